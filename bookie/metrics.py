@@ -82,7 +82,7 @@ GAUGES: Final = {
     "damaged_ranges": "Damaged ranges of the log, whose records are unknown; must be 0",
     "failed_directories": "Directories whose disk failed; must be 0",
     "writable_directories": "Directories that have room for entries",
-    "tls_handshakes": "TLS handshakes under way",
+    "tls_handshakes": "TLS handshakes in progress",
     "tls_certificate_expires_seconds": "Unix time at which the first certificate of the bookie's"
     " chain expires",
     "is_registered": "1 while registered in the metadata store",

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from broker import gauges
 from broker.access.brokers_account import own_account, own_credentials
-from broker.access.doors import Doors
+from broker.access.listener_security import ListenerSecurity
 from broker.access.login import Logins
 from broker.access.quotas import Quotas
 from broker.access.rights import Rights
@@ -412,8 +412,8 @@ def _peers(
 def _server(services: Services, ledgers: Ledgers, tls: TlsFiles) -> Server:
     security = services.config.security
     logins = Logins(security, services.users, services.turns, services.rng, services.clock)
-    doors = Doors(security, tls, logins, services.metrics)
-    return Server(services, Dispatcher(services, handlers()), ledgers.memory, doors)
+    listener_security = ListenerSecurity(security, tls, logins, services.metrics)
+    return Server(services, Dispatcher(services, handlers()), ledgers.memory, listener_security)
 
 
 def _users(

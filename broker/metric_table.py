@@ -55,18 +55,18 @@ _ROWS: Final = (
     ),
     Row(_B + "logins_refused", _C, "Failed SASL logins."),
     Row(
-        _B + "quota_waits", _C, "Times that a quota made a client wait, or refused a connection.",
+        _B + "quota_waits", _C, "How often a quota delayed a client, or refused a connection.",
         ("kind",),
     ),
-    Row(_B + "quota_wait_seconds", _C, "How long clients were made to wait.", ("kind",)),
+    Row(_B + "quota_wait_seconds", _C, "Total time by which quotas delayed clients.", ("kind",)),
     Row(
         _B + "quota_owners", _G,
-        "Users, client ids and addresses whose use is counted for their quotas.",
+        "Users, client ids and addresses whose usage is counted for quotas.",
     ),
     Row(_B + "quota_entities", _G, "Entities whose quotas are kept in memory."),
-    Row(_B + "users", _G, "Users with passwords that are kept in memory; those of brokers apart."),
+    Row(_B + "users", _G, "Users with passwords kept in memory, without the brokers' own user."),
     Row(_B + "acls", _G, "Access control entries that are kept in memory."),
-    Row(_B + "tls_handshakes", _G, "TLS handshakes under way."),
+    Row(_B + "tls_handshakes", _G, "TLS handshakes in progress."),
     Row(
         _B + "tls_handshakes_failed", _C,
         "TLS handshakes that failed, took too long or were too many.",
@@ -79,9 +79,9 @@ _ROWS: Final = (
     Row(_B + "sent_bytes", _C, "Bytes sent to clients."),
     Row(
         _B + "in_flight_bytes", _G,
-        "Memory of requests that are held: not answered yet, or with batches that some bookie has"
-        " still to answer, even if the client has hung up. Decoded ones count for more than their"
-        " bytes.",
+        "Memory held for requests: those not answered yet, and those with batches that are not"
+        " stored by all their bookies yet, even if the client has disconnected. Decoded requests"
+        " count for more than their encoded size.",
     ),
     Row(
         _B + "unfinished_bytes", _G, "Bytes of requests that are incomplete or could not start yet."
@@ -91,7 +91,7 @@ _ROWS: Final = (
         _B + "unsent_bytes", _G,
         "Bytes of answers not read yet, including those to clients that keep up.",
     ),
-    Row(_B + "admin_body_bytes", _G, "Bytes of the bodies of admin requests under way."),
+    Row(_B + "admin_body_bytes", _G, "Bytes of the bodies of admin requests in progress."),
     Row(REQUEST_SECONDS, _H, "Time from a request's arrival until its answer is sent.", ("api",)),
     Row(STAGE_SECONDS, _H, "Time in each stage of a request.", ("api", "stage"), REQUEST_SECONDS),
     Row(
@@ -107,8 +107,8 @@ _ROWS: Final = (
     Row(_B + "fetched_bytes", _C, "Record bytes sent to consumers."),
     Row(
         _B + "fetched_rack_bytes", _C,
-        "Record bytes sent to consumers by where those say they are (client.rack): in the broker's"
-        " rack (same), in another (other), or unknown where one of the two has none.",
+        "Record bytes sent to consumers, by their rack (client.rack): that of the broker (same),"
+        " another one (other), or unknown if one of the two has none.",
         ("rack",),
     ),
     Row(
@@ -120,7 +120,7 @@ _ROWS: Final = (
     Row(
         _B + "follower_partitions",
         _G,
-        "Partitions that other brokers lead and consumers nearby read here.",
+        "Partitions led by other brokers that consumers in this broker's rack read here.",
     ),
     Row(
         _B + "follower_redirects",
@@ -144,7 +144,7 @@ _ROWS: Final = (
     Row(_B + "unconfirmed_bytes", _G, "Record bytes waiting for their ack quorum."),
     Row(
         _B + "fetch_reading_bytes", _G,
-        "Record bytes that fetches read from bookies, or have read and not answered with.",
+        "Record bytes that fetches are reading from bookies, or have read but not answered yet.",
     ),
     Row(
         _B + "group_requests_bytes", _G,
@@ -170,19 +170,20 @@ _ROWS: Final = (
     Row(_B + "segments_rolled", _C, "Segments that were sealed and followed by a new one."),
     Row(_B + "segments_trimmed", _C, "Segments deleted by retention or on request."),
     # compaction
-    Row(_B + "compaction_rounds", _C, "Rounds of compaction that were complete."),
+    Row(_B + "compaction_rounds", _C, "Completed rounds of compaction."),
     Row(_B + "compaction_failures", _C, "Rounds of compaction that failed; they are tried again."),
     Row(_B + "compaction_read_bytes", _C, "Bytes that compaction has read from bookies."),
     Row(_B + "compaction_written_bytes", _C, "Bytes of ledgers that compaction has written."),
     Row(_B + "compaction_removed_records", _C, "Records that compaction has removed."),
     Row(
         _B + "compaction_bytes", _G,
-        "Memory of the round of compaction under way: its keys, unless a child process has them,"
-        " what it has read, and what it has made of that.",
+        "Memory of the round of compaction in progress: its keys, unless a child process has them,"
+        " its input and its output.",
     ),
     Row(
         _B + "compaction_dirty_ratio", _G,
-        "Largest share of bytes never compacted, among those that may be, of a partition led here.",
+        "Largest share of uncompacted bytes, among those that may be compacted, of a partition led"
+        " here.",
     ),
     Row(
         _B + "compaction_due_partitions", _G,
@@ -227,11 +228,11 @@ _ROWS: Final = (
         "quire_group_lag_seconds", _G, "Age of the oldest record that a group has not read yet.",
         ("group", "topic", "partition"),
     ),
-    # what brokers ask each other
+    # requests between brokers
     Row(
         _B + "link_requests", _C,
-        "Requests to other brokers by outcome: answered, unanswered (nobody knows"
-        " whether it happened), unsent.",
+        "Requests to other brokers by outcome: answered, unanswered (the outcome is unknown),"
+        " unsent.",
         ("state",),
     ),
     Row(_B + "link_requests_open", _G, "Requests to other brokers that have no outcome yet."),
@@ -281,7 +282,7 @@ _ROWS: Final = (
     ),
     Row(
         "quire_transaction_held_bytes", _G,
-        "Bytes of batches that wait until coordinators vouch for their transactions.",
+        "Bytes of batches that are held until coordinators have verified their transactions.",
     ),
     # ledgers
     Row(APPEND_SECONDS, _H, "Time from sending an entry until it is confirmed.", (), STAGE_SECONDS),

@@ -75,7 +75,7 @@ class Guard:
             return None
         name = self._rules.name_of(certificate["subject"]) if certificate else None
         if name is None:
-            return "no rule of tls_principal_rules names the client's certificate"
+            return "no rule of tls_principal_rules matches the client's certificate"
         return None if name in allowed else f"{name!r} is not among access.allowed_clients"
 
     def _make(self) -> tuple[ssl.SSLContext, int]:

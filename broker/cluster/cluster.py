@@ -1,7 +1,7 @@
 """The cluster as this broker sees it: live brokers, topics, and each partition's preferred leader.
 
-Watches keep the view current. It may lag behind, so nothing that must be exact is decided by it
-alone (a takeover is decided by compare-and-set, see `broker/TAKEOVER.md`). Topics are changed by
+Watches keep the view current. It may lag behind, so it alone decides nothing that must be exact
+(a compare-and-set decides takeovers, see `broker/TAKEOVER.md`). Topics are changed by
 `broker/topics/topics.py`, which refreshes this view before it returns.
 """
 
@@ -52,14 +52,18 @@ class Cluster:
         self._topic_view = TopicView(store, self._on_topics_changed)
         self._myself: BrokerInfo | None = None
         self._unregistered: dict[BrokerId, tuple[BrokerInfo, float]] = {}
-        """Brokers that are no longer registered, and until when clients are still told of them."""
+        """Brokers that are no longer registered, and until when clients still see them listed."""
         self._plans: dict[UUID, tuple[_PlanInput, tuple[BrokerId, ...]]] = {}
-        """Preferred leaders by topic, with what they were planned from; new brokers, new plans."""
+        """Preferred leaders by topic, with what they were planned from. Cleared when the set of
+        live brokers changes."""
         self._listeners: list[Callable[[], None]] = []
         self._notice_planned = False
 
     async def start(self) -> None:
-        """Make the tree if it is missing, read everything, follow changes. Raises MetadataError."""
+        """Create missing parent nodes, read everything, then follow changes.
+
+        Raises MetadataError.
+        """
         for path in (paths.BROKERS, paths.TOPICS, paths.PARTITIONS, paths.DELETED):
             try:
                 await self._store.create(path, make_parents=True)
@@ -76,11 +80,12 @@ class Cluster:
         await self.leader_epochs.close()
 
     def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call `listener` soon after any change of brokers or topics, once per burst."""
+        """Call `listener` soon after any change of brokers or topics, once for changes that come
+        together."""
         self._listeners.append(listener)
 
     def set_topic_defaults(self, defaults: Mapping[str, str]) -> None:
-        """Give all topics other defaults of their settings: key -> value."""
+        """Change the defaults of all topics' settings: key -> value."""
         if self._topic_view.set_defaults(defaults):
             self._on_topics_changed()
 
@@ -106,18 +111,18 @@ class Cluster:
         return leaders
 
     def introduce(self, myself: BrokerInfo) -> None:
-        """List this broker from now on, registered or not: a client that asks it can reach it."""
+        """List this broker from now on, registered or not: clients that ask it can reach it."""
         self._myself = myself
 
     def listed_brokers(self) -> list[BrokerInfo]:
         """Return this broker, live ones, and those gone less than a session timeout ago, by id.
 
         This one is always listed: clients may ask before the view shows its registration, and some
-        (aiokafka) give up on a broker whose answer lists nobody.
+        (aiokafka) give up on a broker whose answer lists no broker.
 
-        librdkafka (seen with 2.16) drops whatever it holds for a broker as soon as an answer no
-        longer lists it, and looks for new leaders of its partitions only a second later, although
-        the same answer named them. Kafka lists a dead broker for as long.
+        librdkafka (seen with 2.16) drops its queue for a broker as soon as an answer no longer
+        lists it, and looks for new leaders of its partitions only a second later, although the same
+        answer named them. Kafka keeps a dead broker listed for as long.
         """
         now_s = asyncio.get_running_loop().time()
         listed = {b.id: b for b, until_s in self._unregistered.values() if now_s < until_s}
@@ -126,18 +131,18 @@ class Cluster:
         return sorted((listed | dict(self.brokers)).values(), key=lambda broker: broker.id)
 
     def controller_id(self) -> BrokerId:
-        """Return the broker that clients should send admin requests to; any would do."""
+        """Return the broker that clients should send admin requests to; any broker accepts them."""
         return min(self.brokers, default=self._config.node_id)
 
     async def look_for_topic(self, name: str) -> TopicInfo | None:
-        """Ask the store for a topic that the view may not show yet. Raises MetadataError."""
+        """Read a topic from the store that the view may not show yet. Raises MetadataError."""
         return await self._topic_view.look(name)
 
     async def is_deleted(self, name: str, topic_id: UUID | None) -> bool:
-        """Say whether the store has no such topic, nor one of that name with that id.
+        """Return whether the store has no topic of that name, or only one with another id.
 
-        For topics that were there once: whoever asks too early is told the same. What cannot be
-        read is not deleted. Raises MetadataError.
+        For topics that are known to have existed: one that is not created yet looks the same. A
+        topic whose node is unreadable is not deleted. Raises MetadataError.
         """
         path = paths.topic(name)
         await self._store.sync(path)

@@ -1,11 +1,12 @@
 """A live copy of one directory of small metadata nodes.
 
-There is one watch on the directory's children and one on each child. Whatever fires only says "look
-again"; a single task looks, so values never go back in time. While the store cannot be reached the
-view keeps what it knows and tries again.
+There is one watch on the directory's children and one on each child. A watch only triggers a new
+read; a single task reads, so values never go back in time. While the store is unreachable the view
+keeps what it knows and retries.
 
-A list of a large directory costs much, and every child that comes or goes asks for another one:
-between two of them it waits in proportion to their length, and one shows all that came meanwhile.
+Listing a large directory is expensive, and every child that is created or deleted triggers another
+listing. So there is a pause between two listings, in proportion to their length; one listing covers
+all changes since the last one.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ V = TypeVar("V")
 _READS_AT_ONCE: Final = 64
 _RETRY_S: Final = 0.5
 _LISTED_PER_S: Final = 20_000
-"""Names in all lists of a large directory, per second of pauses between them."""
+"""Pauses limit the listings of a large directory to this many names per second."""
 _LARGE: Final = 500
-"""Names from which on there is a pause."""
+"""Number of names from which on a directory is large."""
 _PAUSE_MAX_S: Final = 0.5
 
 
@@ -45,26 +46,26 @@ class DirectoryView(Generic[V]):
         on_change: Callable[[], None],
         freshness: Freshness | None = None,
     ) -> None:
-        """`decode` may raise LogCorrupt or ValueError: such a node is reported and left out.
+        """`decode` may raise LogCorrupt or ValueError: such a node is logged and left out.
 
-        `freshness` hears of every change that we are told of, and when it counts here.
+        `freshness` is told of every change notification, and of when the change is visible here.
         """
         self.values: dict[str, V] = {}
         self.changed: tuple[str, ...] = ()
-        """Names whose values differ from what they were when `on_change` was called before: for
-        whoever it calls."""
+        """Names whose values have changed since the previous call of `on_change`: for its
+        callee."""
         self._store = store
         self._path = path
         self._decode = decode
         self._on_change = on_change
         self._freshness = freshness or Freshness()
         self._seen: dict[str, None] = {}
-        """Paths that were read, and count once `on_change` was called."""
+        """Paths that were read; they are reported as fresh once `on_change` was called."""
         self._watchers: dict[str, Callable[[], None]] = {}
         self._stale: dict[str, None] = {}
         self._listing_is_stale = True
         self._list_at_s = 0.0
-        """Before that, by the loop's clock, no other list is asked for."""
+        """Earliest time of the next listing, by the loop's clock."""
         self._changed: dict[str, None] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -79,7 +80,7 @@ class DirectoryView(Generic[V]):
         await background.stop(self._task)
 
     async def look(self, name: str) -> V | None:
-        """Read one child now and show it; None if it is not there. Raises MetadataError."""
+        """Read one child now and return it; None if it does not exist. Raises MetadataError."""
         await self._read(name)
         self._report()
         return self.values.get(name)
@@ -150,7 +151,7 @@ class DirectoryView(Generic[V]):
             self._drop(name)
             self._seen[self._path_of(name)] = None
         except BaseException:
-            self._on_child(name)  # it was not seen: whoever asked may not ask again
+            self._on_child(name)  # not read: retried even if the caller does not try again
             raise
         else:
             if self.values.get(name) != value:
@@ -174,10 +175,10 @@ class DirectoryView(Generic[V]):
             self._on_change()
         seen, self._seen = self._seen, {}
         for path in seen:
-            if not self._is_told_of(path):
+            if not self._is_outdated(path):
                 self._freshness.read(path)
 
-    def _is_told_of(self, path: str) -> bool:
+    def _is_outdated(self, path: str) -> bool:
         """Whether a node has changed since it was read."""
         if path == self._path:
             return self._listing_is_stale

@@ -1,7 +1,7 @@
 """A directory of small metadata nodes that every broker watches and any broker may change.
 
-A change is a compare-and-set of one node, made again while others are faster. Whoever makes one
-sees it at once on the same broker; others follow within moments.
+A change is a compare-and-set of one node, retried on conflicts. It is visible at once on the broker
+that makes it, and shortly afterwards on all others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _TRY_COUNT_MAX: Final = 10
 _ABSENT: Final = -1
 
 Change = Callable[[bytes | None], bytes | None]
-"""What is in a node -> what shall be in it; None: there is no such node. It may be called again."""
+"""Maps a node's content to its new content; None: the node does not exist. It may be called more
+than once."""
 
 
 class EditableDirectory(Generic[V]):
@@ -46,7 +47,7 @@ class EditableDirectory(Generic[V]):
 
     @property
     def values(self) -> dict[str, V]:
-        """What is known of every node that can be read, by its name."""
+        """The values of all readable nodes, by name."""
         return self._view.values
 
     @property
@@ -55,7 +56,7 @@ class EditableDirectory(Generic[V]):
         return self._view.changed
 
     async def start(self) -> None:
-        """Read all of them, then follow changes, unless that was done. Raises MetadataError."""
+        """Read all nodes, then follow changes, unless already started. Raises MetadataError."""
         async with self._lock:
             if self._is_started:
                 return
@@ -71,12 +72,13 @@ class EditableDirectory(Generic[V]):
     async def edit(
         self, name: str, change: Change, *, subject: str, is_repeatable: bool = False
     ) -> None:
-        """Replace what is in a node by what `change` makes of it, and look at it.
+        """Replace a node's content by the result of `change`, and refresh the view.
 
-        `subject` names it in the error. `is_repeatable`: a change whose answer was lost may be made
-        again on top of itself; otherwise that is a ConnectionLoss, and it may have happened.
+        `subject` names the node in the error. `is_repeatable`: a change whose answer was lost may
+        be applied a second time; otherwise a lost answer raises ConnectionLoss, and the change may
+        have happened.
 
-        Raises what `change` raises, MetadataError, RequestTimedOut (others were faster each time).
+        Raises what `change` raises, MetadataError, RequestTimedOut (too many conflicts).
         """
         path = f"{self._path}/{name}"
         for _ in range(_TRY_COUNT_MAX):
@@ -86,14 +88,14 @@ class EditableDirectory(Generic[V]):
                 if after != before:
                     await self._write(path, after, version)
             except (NodeExists, NoNode, VersionConflict):
-                continue  # somebody else was faster
+                continue  # another broker was faster
             except ConnectionLoss:
                 if not is_repeatable:
                     raise
-                continue  # nobody knows: look again
+                continue  # the outcome is unknown: read it again
             await self._view.look(name)
             return
-        raise RequestTimedOut(f"{subject} could not be changed")
+        raise RequestTimedOut(f"{subject} could not be changed: too many conflicting changes")
 
     async def _read(self, path: str) -> tuple[bytes | None, int]:
         try:

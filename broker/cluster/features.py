@@ -1,9 +1,9 @@
-"""Keeps the features that the cluster uses, and raises them when every broker knows more.
+"""Follows the cluster's finalized features, and raises them when every broker supports more.
 
-The node is followed by a watch. The broker of the lowest id raises levels, by compare-and-set, so
-that several that take themselves for that one do no harm; an operator may ask any broker to raise
-or lower them (`update`). A registration that comes later with less
-lowers nothing: a broker that does not know what is used does not start (`load`).
+A watch follows the node. The broker with the lowest id raises levels. It does so by
+compare-and-set, so it does no harm if several brokers believe that they have the lowest id. An
+operator may ask any broker to raise or lower levels (`update`). A broker that joins later does not
+lower them: one that does not support all finalized features does not start (`load`).
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Features:
         self._task: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
-        """Read what is used. Raises ConfigError if this release lacks any of it; MetadataError,
-        LogCorrupt."""
+        """Read the finalized features. Raises ConfigError if this release does not support all of
+        them; MetadataError, LogCorrupt."""
         await self._read()
         unknown = self.finalized.unknown()
         if unknown:
             raise ConfigError(
-                f"this cluster uses {', '.join(unknown)}, which this release does not know"
+                f"this cluster uses {', '.join(unknown)}, which this release does not support"
             )
 
     def start(self) -> None:
@@ -77,7 +77,7 @@ class Features:
         await background.stop(self._task)
 
     async def update(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
-        """Change levels by an operator's word: all of them, or none; known here on return.
+        """Change levels on an operator's request: all of them, or none; visible here on return.
 
         Raises InvalidUpdateVersion, LogCorrupt, MetadataError (it may have happened if the
         connection was lost).
@@ -123,7 +123,7 @@ class Features:
         wanted = self.finalized.raised(one.features for one in brokers.values())
         if wanted is None:
             return
-        # Whatever becomes of it, the next reading tells.
+        # Whatever the outcome, the next read shows it.
         with contextlib.suppress(NodeExists, NoNode, VersionConflict, ConnectionLoss):
             await self._write(wanted, version)
         self._look.set()

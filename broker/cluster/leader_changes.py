@@ -1,20 +1,21 @@
-"""Holding a metadata answer back while a partition is between two leaders.
+"""Delays metadata answers while a partition is between two leaders.
 
-A client whose leader dies asks another broker within a millisecond or two, before anybody has
-planned without the dead one. Named again, librdkafka believes it, stops asking and looks at the
-partition a second later; named too early, the next leader refuses, and the client backs off. So
-the answer waits until there is something to say.
+A client whose leader dies asks another broker within a millisecond or two, before any broker has
+planned without the dead one. If the answer names the dead leader, librdkafka stops asking and
+checks the partition again a second later. If it names the next leader too early, that one refuses
+and the client backs off. So the answer waits until the new leader is known.
 
 A partition is between two leaders while
 
-- the connection to its leader is broken, and `peers.py` has not found out yet what that means
-  (connections break one after the other, so the leader is asked for a sign of life first); or
+- the connection to its leader is broken, and `peers.py` does not know yet what that means
+  (connections break one after the other, so the leader is probed first); or
 - the plan names another leader than before, and its leader epoch has not grown since; or
-- it is new, and had no leader yet.
+- it is new and has had no leader yet.
 
-The wait is a courtesy and bounded: a partition holds answers back for `hold_s` after it was first
-seen so, then the answer says what is planned, and no leader instead of one in doubt or of the
-first that there will be: then clients ask again soon. Nobody relies on it for safety.
+The wait is an optimization, and bounded: a partition delays answers for at most `hold_s` after it
+was first seen in that state. Then the answer names the planned leader, but no leader at all if that
+one is suspected to be dead, or if the partition is new, so that clients ask again soon. Safety does
+not depend on it.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from broker.cluster.core.topology import TopicInfo
 from client.ids import BrokerId, LeaderEpoch
 
 _LOOK_AGAIN_S: Final = 0.005
-"""Between two looks: much less than a takeover takes, and a look is cheap."""
+"""Polling interval: much shorter than a takeover, and a check is cheap."""
 
 _TopicState = tuple[
     Sequence[BrokerId | None], Sequence[LeaderEpoch], frozenset[BrokerId], frozenset[int]
 ]
-"""All that a look at a topic depends on: planned leaders, leader epochs, leaders in doubt, and the
-partitions that had no leader yet."""
+"""Everything that the state of a topic depends on: planned leaders, leader epochs, suspected
+leaders, and the partitions that have had no leader yet."""
 
 
 class Epochs(Protocol):
-    """The leader epochs, as far as they are known."""
+    """The known leader epochs."""
 
     def of(self, topic: TopicInfo) -> tuple[LeaderEpoch, ...]:
         """Return the epoch of each partition; -1: not known."""
@@ -49,12 +50,12 @@ class Epochs(Protocol):
         ...
 
     async def load(self, topics: Iterable[TopicInfo]) -> None:
-        """Read what is not known, or changed."""
+        """Read epochs that are not known, or have changed."""
         ...
 
 
 class ClusterPlan(Protocol):
-    """The part of the cluster's view that is asked."""
+    """The part of the cluster's view that is needed here."""
 
     @property
     def leader_epochs(self) -> Epochs:
@@ -76,19 +77,19 @@ class ClusterPlan(Protocol):
 
 
 class Peers(Protocol):
-    """Who knows which brokers may be gone."""
+    """Detects brokers that may be dead."""
 
     async def ask(self, brokers: Iterable[BrokerId]) -> None:
-        """Find out about brokers."""
+        """Probe brokers."""
         ...
 
-    def is_doubted(self, broker: BrokerId) -> bool:
-        """Tell whether a broker may be gone."""
+    def is_suspected(self, broker: BrokerId) -> bool:
+        """Return whether a broker may be dead."""
         ...
 
 
-class _Seen:
-    """A topic's partitions as they were when each last had a leader."""
+class _LastLeaders:
+    """The last known leader of each partition of a topic."""
 
     __slots__ = ("epochs", "leaders", "since_s", "state")
 
@@ -96,12 +97,12 @@ class _Seen:
         self.leaders: list[BrokerId | None] = []
         self.epochs: list[LeaderEpoch] = []
         self.since_s: dict[int, float] = {}
-        """Those that have no leader, and since when."""
+        """Partitions without a leader, and since when."""
         self.state: _TopicState | None = None
-        """What was there at the last look: with the same, the next would find the same."""
+        """State at the last update: the same state needs no update."""
 
-    def look(self, state: _TopicState, now_s: float) -> None:
-        """Find the partitions that have no leader."""
+    def update(self, state: _TopicState, now_s: float) -> None:
+        """Find the partitions without a leader."""
         self.state = state
         for index, (leader, epoch) in enumerate(zip(state[0], state[1], strict=True)):
             if index == len(self.leaders):
@@ -126,13 +127,13 @@ class LeaderChangeTracker:
         self._cluster = cluster
         self._peers = peers
         self._hold_s = hold_s
-        self._seen: dict[UUID, _Seen] = {}
+        self._last: dict[UUID, _LastLeaders] = {}
         self._leaders: dict[UUID, tuple[Sequence[BrokerId], frozenset[BrokerId]]] = {}
-        """Planned leaders of a topic's partitions, and who they are."""
+        """By topic: the planned leader of each partition, and the set of them."""
         cluster.add_listener(self._forget)
 
     async def settle(self, topics: Iterable[TopicInfo]) -> None:
-        """Load the leader epochs of topics; wait while a partition is between two leaders."""
+        """Load the leader epochs of topics, and wait while a partition is between two leaders."""
         topics = list(topics)
         epochs = self._cluster.leader_epochs
         await epochs.load(topics)
@@ -147,16 +148,16 @@ class LeaderChangeTracker:
             await asyncio.sleep(_LOOK_AGAIN_S)
             current = self._cluster.topic_by_id
             await epochs.load([current[topic_id] for topic_id, _ in open_ if topic_id in current])
-            # One that is open is reason enough: the others are looked at when it is not any more.
+            # One such topic is reason enough to wait: the others are checked after it.
             while open_:
                 topic_id, indexes = open_.pop()
                 if left := indexes & self._open_in(topic_id):
                     open_.append((topic_id, left))
                     break
 
-    def doubted(self, topic: TopicInfo) -> frozenset[BrokerId]:
-        """Return the planned leaders of a topic that are not to be named: they may be gone."""
-        return frozenset(filter(self._peers.is_doubted, self._leaders_of(topic)))
+    def suspected(self, topic: TopicInfo) -> frozenset[BrokerId]:
+        """Return the planned leaders of a topic that may be dead: answers must not name them."""
+        return frozenset(filter(self._peers.is_suspected, self._leaders_of(topic)))
 
     def _leaders_of(self, topic: TopicInfo) -> frozenset[BrokerId]:
         planned = self._cluster.preferred_leaders(topic)
@@ -166,22 +167,22 @@ class LeaderChangeTracker:
         return known[1]
 
     def _open_in(self, topic_id: UUID) -> frozenset[int]:
-        """Return the partitions that are between two leaders, and have not been for too long."""
+        """Return the partitions that have been between two leaders for less than `hold_s`."""
         topic = self._cluster.topic_by_id.get(topic_id)
         if topic is None:
             return frozenset()
         leaders = self._cluster.preferred_leaders(topic) or (None,) * topic.partition_count
         epochs = self._cluster.leader_epochs
-        state = leaders, epochs.of(topic), self.doubted(topic), epochs.unled(topic)
-        seen = self._seen.setdefault(topic_id, _Seen())
+        state = leaders, epochs.of(topic), self.suspected(topic), epochs.unled(topic)
+        last = self._last.setdefault(topic_id, _LastLeaders())
         now_s = asyncio.get_running_loop().time()
-        if state != seen.state:
-            seen.look(state, now_s)
+        if state != last.state:
+            last.update(state, now_s)
         begun_s = now_s - self._hold_s
-        return frozenset(index for index, since_s in seen.since_s.items() if since_s > begun_s)
+        return frozenset(index for index, since_s in last.since_s.items() if since_s > begun_s)
 
     def _forget(self) -> None:
         """Drop topics that are gone."""
         current = self._cluster.topic_by_id
-        self._seen = {at: seen for at, seen in self._seen.items() if at in current}
+        self._last = {at: last for at, last in self._last.items() if at in current}
         self._leaders = {at: known for at, known in self._leaders.items() if at in current}

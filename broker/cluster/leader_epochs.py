@@ -1,9 +1,9 @@
 """Caches the leader epochs of all partitions in the cluster, for metadata answers.
 
-Clients drop metadata whose leader epoch is older than one they have seen, so every broker must know
-the true epochs: it may be late, never wrong. The epoch is part of the partition's segment list,
-which changes with takeovers, rolls and trims. A list is read when a client first asks for its
-topic, and again after a watch said that it changed, together with others; concurrent requests
+Clients drop metadata whose leader epoch is older than one that they have seen, so every broker must
+know the true epochs: its view may be late, but never wrong. The epoch is part of the partition's
+segment list, which changes with takeovers, rolls and trims. A list is read when a client first asks
+for its topic, and again after a watch has fired. Lists are read in batches, and concurrent requests
 share one read.
 """
 
@@ -29,26 +29,26 @@ log = logging.getLogger(__name__)
 
 _READS_AT_ONCE: Final = 256
 _WAIT_MAX_S: Final = 3.0
-"""For those who ask: an old answer is better than none while the store is slow, or away."""
+"""Longest wait of a request: an old answer is better than none while the store is slow or down."""
 
 
 class _Topic:
-    """What is known of one topic's partitions."""
+    """The known state of one topic's partitions."""
 
     __slots__ = ("epochs", "reading", "shown", "shown_unled", "stale", "unled", "watchers")
 
     def __init__(self) -> None:
         self.epochs: list[LeaderEpoch] = []
         self.stale: set[int] = set()
-        """Partitions that were not read, or changed since."""
+        """Partitions that were not read yet, or have changed since."""
         self.unled: set[int] = set()
         """Partitions that had no leader yet when they were read."""
         self.shown: tuple[LeaderEpoch, ...] | None = None
         self.shown_unled: frozenset[int] | None = None
-        """The same, for those who ask; None: it has changed. Answers that wait ask all the time."""
+        """Cached copies of `epochs` and `unled`; None: outdated. Waiting answers ask often."""
         self.watchers: list[Callable[[], None]] = []
         self.reading: asyncio.Task[None] | None = None
-        """Reads what was stale when it began."""
+        """Reads what was stale when the task began."""
 
     def on_changed(self) -> None:
         self.shown = self.shown_unled = None
@@ -70,14 +70,14 @@ class LeaderEpochs:
         self._known: dict[UUID, _Topic] = {}
 
     def get(self, topic: TopicInfo, index: int) -> LeaderEpoch:
-        """Return the epoch as far as it is known; -1: not known."""
+        """Return the last known epoch; -1: not known."""
         known = self._known.get(topic.topic_id)
         return known.epochs[index] if known is not None and index < len(known.epochs) else NO_EPOCH
 
     def current(self, topic: TopicInfo, index: int) -> LeaderEpoch | None:
-        """Return the epoch if it was read and has not changed since; None: `load` first.
+        """Return the epoch if it was read and has not changed since; None: call `load` first.
 
-        None too for a partition that nobody has led yet.
+        Also None for a partition that no broker has led yet.
         """
         known = self._known.get(topic.topic_id)
         if known is None or index >= len(known.epochs):
@@ -85,7 +85,7 @@ class LeaderEpochs:
         return None if index in known.stale or index in known.unled else known.epochs[index]
 
     def of(self, topic: TopicInfo) -> tuple[LeaderEpoch, ...]:
-        """Return the epoch of each partition as far as it is known; -1: not known."""
+        """Return the last known epoch of each partition; -1: not known."""
         known, count = self._known.get(topic.topic_id), topic.partition_count
         if known is None:
             return (NO_EPOCH,) * count
@@ -95,9 +95,9 @@ class LeaderEpochs:
         return found if len(found) == count else (found + (NO_EPOCH,) * count)[:count]
 
     def unled(self, topic: TopicInfo) -> frozenset[int]:
-        """Return the partitions that nobody opened yet, with those that `load` was not asked for.
+        """Return the partitions that no broker has led yet, and those that were never loaded.
 
-        A partition that the store does not tell of is none of them: it may have a leader.
+        A partition whose node could not be read is not included: it may have a leader.
         """
         known, count = self._known.get(topic.topic_id), topic.partition_count
         if known is None:
@@ -109,9 +109,10 @@ class LeaderEpochs:
         return known.shown_unled.union(range(len(known.epochs), count))
 
     async def load(self, topics: Iterable[TopicInfo]) -> None:
-        """Read what is not known, or changed; what the store does not tell stays as it was known.
+        """Read the epochs that are not known, or have changed. Those that cannot be read keep
+        their last known value.
 
-        Costs nothing for what did not change: answers that wait ask again and again.
+        Costs nothing if nothing has changed: waiting answers call it again and again.
         """
         asked = []
         for topic in topics:
@@ -126,12 +127,12 @@ class LeaderEpochs:
                     await self._refresh(topic, known)
 
     async def close(self) -> None:
-        """End what is being read. Who waits for it is cancelled."""
+        """Stop all reads. Callers that wait for them are cancelled."""
         for known in list(self._known.values()):
             await background.stop(known.reading)
 
     def keep_only(self, topic_ids: Iterable[UUID]) -> None:
-        """Forget topics that are gone."""
+        """Forget topics that no longer exist."""
         kept = dict.fromkeys(topic_ids)
         self._known = {
             topic_id: known for topic_id, known in self._known.items() if topic_id in kept
@@ -140,7 +141,7 @@ class LeaderEpochs:
     async def _refresh(self, topic: TopicInfo, known: _Topic) -> None:
         if known.reading is not None:
             await asyncio.shield(known.reading)
-        # That may have read before what changed meanwhile: once more, and no more than once.
+        # That read may have missed changes that came after it began: read once more, and only once.
         if known.reading is None and known.stale:
             known.reading = background.begin(self._read_stale(topic, known), f"epochs {topic.name}")
         if known.reading is not None:
@@ -180,7 +181,7 @@ class LeaderEpochs:
 
 
 def _note(known: _Topic, index: int, path: str, node: Versioned | None) -> None:
-    """Take what was read of a partition; what tells nothing is to be read again."""
+    """Note what was read of a partition; an unreadable node stays stale, to be read again."""
     is_unled = False
     if node is None:
         known.stale.add(index)

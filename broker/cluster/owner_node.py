@@ -1,9 +1,9 @@
-"""The owner ephemeral of a partition: who holds it, and how it is acquired.
+"""The owner ephemeral of a partition: which broker holds it, and how it is acquired.
 
-This election is only a hint: it keeps two brokers from duelling over a partition, but proves
+This election is only a hint: it keeps two brokers from competing for a partition, but proves
 nothing, so it may be overridden. An ephemeral whose broker is no longer registered, or is
-registered with another incarnation, belongs to a process that is gone; it is deleted at once rather
-than when its session times out.
+registered with another incarnation, belongs to a dead process; it is deleted at once instead of
+when its session times out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Owner(NamedTuple):
 
 
 def decode_owner(data: bytes) -> Owner | None:
-    """Read the node's bytes; None: nobody we can make sense of."""
+    """Read the node's bytes; None: they are not readable."""
     try:
         fields = read_object(data)
         return Owner(BrokerId(whole(fields, "broker")), str(fields["incarnation"]))
@@ -46,7 +46,7 @@ def decode_owner(data: bytes) -> Owner | None:
 
 
 class OwnerNode:
-    """One partition's owner ephemeral, seen by one broker."""
+    """One partition's owner ephemeral, as used by one broker."""
 
     def __init__(self, requests: GroupedRequests, topic: TopicInfo, index: int, me: Owner) -> None:
         self._requests = requests
@@ -55,9 +55,10 @@ class OwnerNode:
         self.path = paths.partition_owner(topic.id_text, index)
 
     async def claim(self, on_change: Callable[[], None], is_alive: Callable[[Owner], bool]) -> bool:
-        """Get hold of the node; false: a live broker has it, `on_change` tells when it changes.
+        """Acquire the node; false: a live broker holds it.
 
-        Who holds it may also cease to live: that is the caller's to notice. Raises MetadataError.
+        Then `on_change` is called when the node changes; the caller has to notice by itself if that
+        broker dies. Raises MetadataError.
         """
         self._may_be_ours = True
         is_watched = False
@@ -79,8 +80,8 @@ class OwnerNode:
                 is_watched = True
                 continue
             _LOG.info("owner.stale path=%s holder=%s", self.path, holder)
-            # One after the other, without waiting in between.
-            _, is_made = await asyncio.gather(self._break(node.version), self._make())
+            # Sent one after the other, without waiting for the first answer.
+            _, is_made = await asyncio.gather(self._delete(node.version), self._make())
             if is_made:
                 return True
 
@@ -96,7 +97,7 @@ class OwnerNode:
         return decode_owner(node.data) == self._me
 
     async def release(self) -> None:
-        """Let go of the node, if it is ours. Raises MetadataError."""
+        """Delete the node if it is ours. Raises MetadataError."""
         if not self._may_be_ours:
             return
         try:
@@ -106,13 +107,13 @@ class OwnerNode:
         except (NoNode, VersionConflict):
             return
 
-    async def _break(self, version: int) -> None:
-        """Delete the node of a process that is gone; what became of it, the next look tells."""
+    async def _delete(self, version: int) -> None:
+        """Delete the node of a dead process; the next read shows the outcome."""
         with contextlib.suppress(NoNode, VersionConflict, ConnectionLoss):
             await self._requests.delete(self.path, version)
 
     async def _make(self) -> bool:
-        """Return whether the node was made; without an answer it may be there all the same."""
+        """Return whether the node was created; if the answer is lost it may exist all the same."""
         data = self._me.encode()
         try:
             await self._requests.create(self.path, data, ephemeral=True, make_parents=True)

@@ -1,7 +1,7 @@
-"""How this broker reaches others: TLS, and the login that their listener may want.
+"""How this broker connects to others: TLS, and the login that their listener may require.
 
-A connection logs in before anything else is sent, and again before the login ends (KIP-368), while
-its other requests go on.
+A connection logs in before anything else is sent, and again before the login expires (KIP-368),
+while its other requests go on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from client.wire.kafka.sasl_client import SaslExchange
 from client.wire.kafka.sasl_login import LoginRefused, SaslLogin
 
 _LOGIN_SHARE: Final = 0.8
-"""Of the time that a login is good for: then comes the next one."""
+"""Share of a login's lifetime after which the connection logs in again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Account:
     user: str
     password: str = field(repr=False)
     nonce: Callable[[], str] = field(repr=False)
-    """Returns another text each time."""
+    """Returns a different text each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class PeerAccess:
     """What connections to other brokers need."""
 
     tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
-    """Asked for each connection to a peer that wants TLS; raises ConfigError."""
+    """Called for each connection to a peer with TLS; raises ConfigError."""
     account: Account | None = None
 
     def options(self, peer: BrokerInfo) -> dict[str, Any]:
-        """Return what the loop's `create_connection` is told. Raises ConfigError."""
+        """Return arguments for the loop's `create_connection`. Raises ConfigError."""
         return {"ssl": self.tls()} if peer.is_tls else {}
 
     def login(
@@ -51,19 +51,19 @@ class PeerAccess:
         on_done: Callable[[], None],
         on_refused: Callable[[str], None],
     ) -> PeerLogin | None:
-        """Return how a connection to a peer logs in; None: it need not. Raises ConfigError."""
+        """Return the login of a connection to a peer; None: none is needed. Raises ConfigError."""
         if not peer.is_sasl:
             return None
         if self.account is None:
             raise ConfigError(
-                f"broker {peer.id} wants a login at listener {peer.listener}: set"
+                f"listener {peer.listener} of broker {peer.id} requires a login: set"
                 " security.inter_broker_user and inter_broker_password"
             )
         return PeerLogin(self.account, send, on_done, on_refused)
 
 
 class PeerLogin:
-    """One connection's."""
+    """The login of one connection."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class PeerLogin:
         on_done: Callable[[], None],
         on_refused: Callable[[str], None],
     ) -> None:
-        """`on_done` is called after the first login, not after later ones; `on_refused` when one
-        fails, with the reason: the connection is of no use then."""
+        """`on_done` is called after the first login only. `on_refused` is called with the reason
+        when any login fails: the connection cannot be used then."""
         self._account = account
         self._send = send
         self._on_done = on_done
@@ -84,14 +84,14 @@ class PeerLogin:
         """Whether other requests may be sent."""
 
     def start(self) -> None:
-        """Begin, the connection being open."""
+        """Begin to log in; the connection is open."""
         account = self._account
         exchange = SaslExchange(account.mechanism, account.user, account.password, account.nonce())
         self._login = SaslLogin(account.mechanism, exchange)
         self._send(self._login.start())
 
     def close(self) -> None:
-        """The connection is gone."""
+        """The connection was closed."""
         if self._timer is not None:
             self._timer.cancel()
         self._login = None
@@ -99,7 +99,7 @@ class PeerLogin:
     def on_frame(self, frame: memoryview) -> None:
         """Take an answer that belongs to the login."""
         if self._login is None:
-            self._on_refused("an answer to a login came that nobody waits for")
+            self._on_refused("an unexpected answer to a login arrived")
             return
         try:
             answer = self._login.on_answer(frame)

@@ -1,9 +1,9 @@
-"""A connection to another broker that only asks whether it is alive.
+"""A connection to another broker that is only used to check whether it is alive.
 
 The request is ApiVersions, version 0, which every broker answers at once. At most one is in flight,
-and whoever asks meanwhile shares the next one, so a thousand clients that ask for metadata cost a
-peer one request per round trip. Where the peer's listener wants a login, that comes first, and
-again from time to time; nobody is connected to a peer that does not let him in.
+and callers that ask meanwhile share the next one, so a thousand clients that ask for metadata cost
+a peer one request per round trip. If the peer's listener requires a login, the connection logs in
+first, and again from time to time; without a login there is no connection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker.cluster.peer_access import PeerAccess, PeerLogin
 from client.wire.kafka.sasl_login import LoginRefused, is_login
 
 _CONNECT_TIMEOUT_S: Final = 3.0
-_QUESTION: Final = struct.pack(">ihhih", 10, 18, 0, 0x51554952, -1)
+_REQUEST: Final = struct.pack(">ihhih", 10, 18, 0, 0x51554952, -1)
 """Frame length, API key 18, version 0, correlation id, no client id."""
 _LENGTH: Final = struct.Struct(">i")
 _ANSWER_BYTES_MAX: Final = 1 << 16
@@ -29,20 +29,21 @@ class PeerConnection(asyncio.Protocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[float] = self._loop.create_future()
-        """Done when it breaks: the loop's time of that moment."""
+        """Done when the connection is lost: the loop's time of that moment."""
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._login: PeerLogin | None = None
         self._refusal = ""
         self._asked: asyncio.Future[float] | None = None
-        """Done when the question on its way is answered."""
+        """Done when the request in flight is answered."""
         self._next: asyncio.Future[float] | None = None
-        """The same for the question that follows."""
+        """The same for the request after it."""
 
     def ask(self) -> asyncio.Future[float]:
-        """Return what is done when a question sent from now on is answered, or never will be.
+        """Return a future that is done when a request sent from now on is answered, or the
+        connection is lost.
 
-        Others may have the same future: do not cancel it.
+        Other callers may share the future: do not cancel it.
         """
         if self.lost.done():
             return self.lost
@@ -54,7 +55,7 @@ class PeerConnection(asyncio.Protocol):
         return self._next
 
     def close(self) -> None:
-        """Close the connection; it is lost soon."""
+        """Close the connection; `lost` is done soon."""
         if self._transport is not None:
             self._transport.close()
 
@@ -63,7 +64,7 @@ class PeerConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of the one answer that is due, and of a login's."""
+        """Take bytes of the expected answer, or of a login."""
         received = self._received
         received += data
         while len(received) >= _LENGTH.size:
@@ -89,7 +90,7 @@ class PeerConnection(asyncio.Protocol):
                 self._asked, self._next = self._send(self._next), None
 
     async def log_in(self, peer: BrokerInfo, access: PeerAccess) -> None:
-        """Log in, if the peer wants that. Raises OSError, ConfigError, LoginRefused."""
+        """Log in if the peer requires it. Raises OSError, ConfigError, LoginRefused."""
         assert self._transport is not None
         done: asyncio.Future[float] = self._loop.create_future()
 
@@ -109,10 +110,10 @@ class PeerConnection(asyncio.Protocol):
         if self._refusal:
             raise LoginRefused(self._refusal)
         if not done.done():
-            raise ConnectionResetError("it closed the connection during the login")
+            raise ConnectionResetError("the peer closed the connection during the login")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell everybody who waits."""
+        """Complete all futures that callers wait for."""
         if self._login is not None:
             self._login.close()
         for future in (self.lost, self._asked, self._next):
@@ -121,14 +122,17 @@ class PeerConnection(asyncio.Protocol):
 
     def _send(self, answer: asyncio.Future[float] | None = None) -> asyncio.Future[float]:
         assert self._transport is not None
-        self._transport.write(_QUESTION)
+        self._transport.write(_REQUEST)
         return self._loop.create_future() if answer is None else answer
 
 
 async def connect(peer: BrokerInfo, access: PeerAccess | None = None) -> PeerConnection:
-    """Connect to a peer. Raises ConnectionRefusedError if nobody listens, else OSError; ConfigError
-    if the files of TLS cannot be read, or the peer wants a login and there is no account;
-    LoginRefused."""
+    """Connect to a peer.
+
+    Raises ConnectionRefusedError if no process listens there, other OSErrors; ConfigError if the
+    TLS files cannot be read, or the peer requires a login and no account is configured;
+    LoginRefused.
+    """
     access = PeerAccess() if access is None else access
     async with asyncio.timeout(_CONNECT_TIMEOUT_S):
         _, connection = await asyncio.get_running_loop().create_connection(

@@ -1,16 +1,16 @@
 """Notices that another broker's process is gone before its session times out.
 
 There is one idle TCP connection to each registered peer: when a process dies, its host resets its
-connections at once. If a connection breaks and the very next attempt is refused, nobody listens
+connections at once. If a connection breaks and the next attempt is refused, no process listens
 there any more; the peer's registration is deleted, so that every broker plans without it right
-away. A wrong guess costs a takeover and nothing else: fencing makes early takeovers safe, and a
-broker whose registration is missing renews it.
+away. A wrong guess only costs a takeover: fencing makes early takeovers safe, and a broker whose
+registration is missing creates it again.
 
-Anything less clear (no answer, no route, first contact refused) is left to the session timeout.
+Anything less clear (no answer, no route, first connection refused) is left to the session timeout.
 
-Clients may notice sooner than we do: a dying process closes its connections one by one. So whoever
-is about to name a broker to a client first asks that broker for a sign of life (`ask`), and doubts
-it while its connection has only just broken (`is_doubted`); see `leader_changes.py`.
+Clients may notice earlier than we do: a dying process closes its connections one by one. So before
+an answer names a broker to a client, that broker is probed (`ask`), and it is suspected to be dead
+while its connection has only just broken (`is_suspected`); see `leader_changes.py`.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from client.wire.kafka.sasl_login import LoginRefused
 
 _LOG = logging.getLogger(__name__)
 
-_DOUBT_MAX_S: Final = 2.0
-"""How long a broken connection speaks against a peer: clients may still reach it."""
+_SUSPECT_MAX_S: Final = 2.0
+"""How long a broken connection makes a peer suspect: clients may still reach it."""
 _PAUSE_MIN_S: Final = 0.02
-"""A dying process may take one more connection, and break it: clients wait for what follows."""
+"""A dying process may accept one more connection, and break it. Short: clients are waiting."""
 _PAUSE_MAX_S: Final = 10.0
 _STEADY_S: Final = 0.1
-"""A connection that breaks sooner than that is not tried again at once."""
+"""After a connection that broke sooner than this, there is a pause before the next attempt."""
 
 
 class ClusterBrokers(Protocol):
-    """The part of the cluster's view that the watch follows."""
+    """The part of the cluster's view that is needed here."""
 
     brokers: Mapping[BrokerId, BrokerInfo]
 
@@ -54,7 +54,7 @@ class ClusterBrokers(Protocol):
 
 
 class Peers:
-    """One watch per registered broker other than this one."""
+    """One task and connection per registered broker other than this one."""
 
     def __init__(
         self,
@@ -64,7 +64,8 @@ class Peers:
         answer_max_s: float,
         access: PeerAccess | None = None,
     ) -> None:
-        """`answer_max_s`: for a sign of life; 0 asks nobody. `access`: how peers are reached."""
+        """`answer_max_s`: longest wait for the answer to a probe; 0: peers are not probed.
+        `access`: how to connect to peers."""
         self._access = access
         self._answer_max_s = answer_max_s
         self._store = store
@@ -72,16 +73,16 @@ class Peers:
         self._me = me
         self._watches: dict[tuple[BrokerId, str], asyncio.Task[None]] = {}
         self._connections: dict[BrokerId, PeerConnection] = {}
-        """The last connection to each registered peer, broken or not."""
+        """The last connection to each registered peer, whether still open or not."""
         self._closing = False
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Begin to connect to peers."""
         self._cluster.add_listener(self._follow)
         self._follow()
 
     async def close(self) -> None:
-        """Stop watching."""
+        """Close all connections."""
         self._closing = True
         tasks = list(self._watches.values())
         self._watches.clear()
@@ -90,19 +91,19 @@ class Peers:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def ask(self, brokers: Iterable[BrokerId]) -> None:
-        """Wait until brokers have given a sign of life, lost their connection, or are slow."""
+        """Probe brokers: wait until each has answered, lost its connection, or taken too long."""
         if not self._answer_max_s:
             return
         answers = [self._connections[b].ask() for b in brokers if b in self._connections]
         if answers:
             await asyncio.wait(answers, timeout=self._answer_max_s)
 
-    def is_doubted(self, broker: BrokerId) -> bool:
-        """Tell whether the connection to a registered peer just broke and is not made again yet."""
+    def is_suspected(self, broker: BrokerId) -> bool:
+        """Return whether the connection to a registered peer has just broken and is not back."""
         connection = self._connections.get(broker)
         if connection is None or not connection.lost.done():
             return False
-        return asyncio.get_running_loop().time() - connection.lost.result() < _DOUBT_MAX_S
+        return asyncio.get_running_loop().time() - connection.lost.result() < _SUSPECT_MAX_S
 
     def _follow(self) -> None:
         if self._closing:
@@ -120,7 +121,7 @@ class Peers:
                 self._watches[key] = background.keep(partial(self._watch, info), f"peer {info.id}")
 
     async def _watch(self, peer: BrokerInfo) -> None:
-        """Hold a connection to the peer until its process is gone."""
+        """Keep a connection to the peer until its process is gone."""
         loop = asyncio.get_running_loop()
         pause_s = _PAUSE_MIN_S
         was_connected = False
@@ -133,7 +134,7 @@ class Peers:
             except (ConfigError, LoginRefused, ssl.SSLError) as error:
                 _LOG.warning("peer.not_trusted broker=%d error=%r", peer.id, str(error))
                 was_connected = False
-            except (OSError, TimeoutError, ValueError):  # the last: a host that is no name
+            except (OSError, TimeoutError, ValueError):  # ValueError: an invalid host name
                 was_connected = False
             else:
                 was_connected = True
@@ -150,7 +151,7 @@ class Peers:
             pause_s = min(_PAUSE_MAX_S, 2 * pause_s)
 
     async def _declare_gone(self, peer: BrokerInfo) -> bool:
-        """Delete the registration if it is still that incarnation's; false: try again."""
+        """Delete the registration if it still belongs to that incarnation; false: try again."""
         path = paths.broker(peer.id)
         try:
             node = await self._store.get(path)

@@ -1,13 +1,13 @@
-"""Keeps this broker registered among the live ones.
+"""Keeps this broker registered as live.
 
-The registration is an ephemeral: created at start, and again whenever it is gone while we are alive
-(our session expired, or a peer took us for dead and deleted it; fencing makes that guess safe). A
-broker that finds its node id taken decides whose registration it is:
+The registration is an ephemeral. It is created at start, and again whenever it is gone while we are
+alive: our session has expired, or a peer believed that we were dead and deleted it (fencing makes
+that guess safe). A broker that finds its node id taken decides whose registration it is:
 
-- same incarnation: ours, from a session that is gone;
+- same incarnation: ours, from an earlier session;
 - same address: a dead predecessor's, because we listen there now;
 - anything else may be a live broker configured with the same node id: we wait a little longer than
-  one session timeout, in case it is a dead predecessor's session running out, then give up.
+  one session timeout, in case it is the session of a dead predecessor, then give up.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.2
 _CLOSE_TIMEOUT_S: Final = 1.0
-"""A registration that cannot be taken away by then expires with its session."""
+"""A registration that cannot be deleted by then expires with its session."""
 _TRIES_IN_A_ROW: Final = 3
 _PATIENCE: Final = 1.5
 """Session timeouts to wait for a node id that is taken."""
@@ -67,7 +67,7 @@ class Registration:
         self._task = background.run(self._keep(), "registration")
 
     async def close(self) -> None:
-        """Stop, and leave the list of live brokers at once."""
+        """Stop, and delete the registration at once."""
         if self._task is None:
             return
         await background.stop(self._task)
@@ -81,13 +81,13 @@ class Registration:
 
     @property
     def info(self) -> BrokerInfo:
-        """What the registration says, or will as soon as the store can be reached."""
+        """What the registration says, or will say as soon as the store can be reached."""
         return self._info
 
-    async def set_part(self, *, unloaded: bool, leads_from: Position | None) -> None:
-        """Tell all brokers in which partitions this one takes part; ends with this process.
+    async def set_eligibility(self, *, unloaded: bool, leads_from: Position | None) -> None:
+        """Publish for which partitions this broker is eligible; ends with this process.
 
-        Raises MetadataError; the registration is brought up to date later then.
+        Raises MetadataError; the registration is updated later then.
         """
         self._info = dataclasses.replace(self._info, unloaded=unloaded, leads_from=leads_from)
         self._look.set()
@@ -107,9 +107,9 @@ class Registration:
                 self._look.set()
 
     async def _ensure(self) -> bool:
-        """Make or check the node; leave a watch on it. False: try again later."""
+        """Create or check the node, and leave a watch on it. False: try again later."""
         for _ in range(_TRIES_IN_A_ROW):
-            # Whether or not this comes through, the reading below tells whose it is.
+            # Whatever the outcome, the read below shows whose node it is.
             with contextlib.suppress(NodeExists, ConnectionLoss):
                 await self._store.create(self._path, self._info.encode(), ephemeral=True)
             try:
@@ -119,19 +119,19 @@ class Registration:
             if node.ephemeral_owner == self._store.session_id:
                 if node.data == self._info.encode():
                     return True
-                # Lost answers and other writers are settled by the next reading.
+                # The next read resolves lost answers and conflicts.
                 with contextlib.suppress(NoNode, VersionConflict, ConnectionLoss):
                     await self._store.set(self._path, self._info.encode(), node.version)
                 continue
             if not self._is_dead(node.data):
                 return False
-            # If it moved by itself, the next attempt looks again.
+            # If it has changed meanwhile, the next attempt reads it again.
             with contextlib.suppress(NoNode, VersionConflict):
                 await self._store.delete(self._path, node.version)
         return False
 
     def _is_dead(self, data: bytes) -> bool:
-        """Say whether the holder of our node id is certainly gone."""
+        """Return whether the holder of our node id is certainly dead."""
         try:
             other = BrokerInfo.decode(self._info.id, data)
         except LogCorrupt as error:

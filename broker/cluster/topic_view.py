@@ -1,4 +1,4 @@
-"""The view of all topics, with the defaults of their settings that the cluster was given."""
+"""The view of all topics, with the cluster-wide defaults of their settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TopicView(DirectoryView[TopicInfo]):
         self._defaults: Mapping[str, str] = NO_DEFAULTS
 
     def set_defaults(self, defaults: Mapping[str, str]) -> bool:
-        """Read all topics anew, with other defaults: key -> value. Say whether that changes any."""
+        """Apply other defaults to all topics: key -> value. Return whether that changes any."""
         if defaults == self._defaults:
             return False
         self._defaults = defaults

@@ -87,7 +87,7 @@ class Channel(Protocol):
         """Reserve the next place in the order of answers.
 
         The bytes of the request count as held until it is answered, also if the connection goes
-        before. Who will not answer calls the slot's `let_go`.
+        before. Who will not answer calls the slot's `release`.
         """
         ...
 
@@ -230,10 +230,10 @@ class Dispatcher:
         except TooManyItems as error:
             self._answer_error(_refusal(error), call, slot, channel)
         except asyncio.CancelledError:
-            slot.let_go()
+            slot.release()
             raise
         except RemoteProtocolError as error:
-            slot.let_go()
+            slot.release()
             channel.fail(str(error))
             return
         except Exception as error:  # as in `_start`
@@ -291,7 +291,7 @@ class Dispatcher:
         try:
             fields = await result
         except asyncio.CancelledError:
-            slot.let_go()
+            slot.release()
             raise
         except Exception as error:  # as above
             self._answer_error(error, call, slot, channel)
@@ -315,7 +315,7 @@ class Dispatcher:
         try:
             buffers = await self._services.turns.run(steps)
         except asyncio.CancelledError:
-            slot.let_go()
+            slot.release()
             raise
         except LocalProtocolError as error:
             self._answer_error(error, call, slot, channel)
@@ -325,7 +325,7 @@ class Dispatcher:
 
     def _answer_error(self, error: Exception, call: Call, slot: Slot, channel: Channel) -> None:
         if isinstance(error, OldConnection):
-            slot.let_go()
+            slot.release()
             channel.fail(str(error), is_replaced=True)
             return
         expected = isinstance(error, QuireError) and not isinstance(error, LocalProtocolError)
@@ -344,7 +344,7 @@ class Dispatcher:
         code = code_of(error) if expected else int(Code.unknown_server_error)
         buffers = codec.encode_error(call.api_key, call.version, call.correlation_id, code)
         if buffers is None:
-            slot.let_go()
+            slot.release()
             channel.fail(f"api {call.api_key} failed: {message_of(error)}")
         else:
             channel.answer(slot, buffers)

@@ -47,12 +47,12 @@ def partition_states(
     """Return the partitions of a topic as they are now, in order."""
     planned = cluster.preferred_leaders(topic)
     live = tuple(cluster.brokers)
-    doubted = leader_changes.doubted(topic)
+    suspected = leader_changes.suspected(topic)
     unled = cluster.leader_epochs.unled(topic)
     lists = replica_lists(topic, live, planned)
     states = []
     for index, epoch in enumerate(cluster.leader_epochs.of(topic)):
         preferred = planned[index] if planned else None
-        leader = None if preferred in doubted or index in unled else preferred
+        leader = None if preferred in suspected or index in unled else preferred
         states.append(PartitionState(index, leader, epoch, lists[index], live))
     return states

@@ -1,13 +1,13 @@
-"""Connections: bytes from sockets to the dispatcher, answers back, and every limit between.
+"""Connections: bytes from sockets to the dispatcher, answers back, and all limits in between.
 
-The listener, who may come in and who is sent away is every server's of ours
-(`client/node/framed_server.py`). What is Kafka's is here: answers leave in the order of requests,
-and how many bytes and requests each connection, and all of them, may have unanswered. These bounds
-hold by back-pressure: what cannot start stays in the connection's backlog (at most what one read
-brought), and a connection with a backlog is not read. Of a backlog of very many small requests some
-are started in each turn of the loop.
+Listening, admitting connections and closing idle ones is the same for all our servers
+(`client/node/framed_server.py`). What is specific to Kafka is here: answers leave in the order of
+requests, and each connection, and all of them together, may have only so many unanswered bytes and
+requests. Back-pressure enforces these limits: requests that cannot start stay in the connection's
+backlog (at most what one read returned), and a connection with a backlog is not read. If the
+backlog has very many small requests, each turn of the loop starts only some of them.
 
-A connection that breaks the protocol is closed with one log line and takes nobody along.
+A connection that violates the protocol is closed with one log line; no other one is affected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from broker.access.doors import Doors
+from broker.access.listener_security import ListenerSecurity
 from broker.config import BrokerConfig
 from broker.front.dispatch import Dispatcher
 from broker.front.endpoints import listeners_of
@@ -40,34 +40,38 @@ log = logging.getLogger(__name__)
 
 _LISTEN_BACKLOG: Final = 1024
 _REQUESTS_PER_TURN: Final = 200
-"""Of one connection: a single read can bring many thousands of the smallest ones."""
+"""Requests of one connection: a single read can return many thousands of the smallest ones."""
 
 DECODED_TIMES: Final = 16
-"""So many times its bytes a request takes, decoded: measured, of a list of names of one letter. A
-Produce request stays what it was."""
+"""A decoded request takes up to this many times its encoded size: measured with a list of names of
+one letter. Produce requests do not grow."""
 
 
 class Server(FramedServer["Connection"]):
     """The listener and its connections."""
 
     def __init__(
-        self, services: Services, dispatcher: Dispatcher, memory: HeldMemory, doors: Doors
+        self,
+        services: Services,
+        dispatcher: Dispatcher,
+        memory: HeldMemory,
+        security: ListenerSecurity,
     ) -> None:
-        """`memory`: where those count what they hold to whom requests pass their bytes on."""
+        """`memory`: where all holders of request bytes count them."""
         config, metrics = services.config, services.metrics
         super().__init__(_connection_limits(config), asyncio.get_running_loop())
-        self.doors = doors
+        self.security = security
         self.config = config
         self.dispatcher = dispatcher
         self.metrics = metrics
         self.memory = memory
         self.connections_that_fit: Callable[[int], int] = lambda wanted: wanted
-        """How many of so many connections this process may have files for."""
+        """Limits a number of connections to what the process has file descriptors for."""
         self._quotas_of_hosts = services.quotas
         self._starved: dict[Connection, None] = {}
-        """Connections that wait for bytes, in the order of their turns."""
+        """Connections that wait for in-flight bytes, in the order of their turns."""
         self.turn: Connection | None = None
-        """Who may start one request before those that wait."""
+        """The connection that may start one request before those that wait."""
         self._is_planned = False
         self.last_connection = ConnectionId(0)
         """Number of the newest connection."""
@@ -79,14 +83,16 @@ class Server(FramedServer["Connection"]):
 
     @property
     def in_flight_bytes(self) -> int:
-        """Bytes of requests that are held: unanswered, or stored by some bookies only."""
+        """Bytes of requests that are held: unanswered, or not stored by all their bookies yet."""
         return self.memory.size
 
     async def start(self) -> Mapping[str, int]:
-        """Listen; return the port of each listener, by its name. Raises OSError, ConfigError,
-        MetadataError."""
+        """Listen; return the port of each listener by name.
+
+        Raises OSError, ConfigError, MetadataError.
+        """
         listeners = listeners_of(self.config)
-        await self.doors.prepare(listeners)
+        await self.security.prepare(listeners)
         ports: dict[str, int] = {}
         for listener in listeners:
             host, port = listener.bind
@@ -96,10 +102,10 @@ class Server(FramedServer["Connection"]):
         return ports
 
     def _connection(self, listener: Listener) -> asyncio.BaseProtocol:
-        return self.doors.behind(listener, Connection(self, listener))
+        return self.security.protocol_for(listener, Connection(self, listener))
 
     def configure(self, config: BrokerConfig) -> None:
-        """Let in as many connections as the configuration says now."""
+        """Apply the connection limits of the current configuration."""
         if config.connections_max != self.config.connections_max:
             fitting = self.connections_that_fit(config.connections_max)
         else:
@@ -107,13 +113,13 @@ class Server(FramedServer["Connection"]):
         self.limit_connections(fitting, config.connections_per_host_max)
 
     async def close(self) -> None:
-        """Stop listening and close every connection; answers already given are still sent."""
+        """Stop listening and close every connection; answers that are ready are still sent."""
         self.close_all()
         await self.dispatcher.close()
-        self.doors.close()
+        self.security.close()
 
     def admit(self, connection: Connection) -> bool:
-        """Take in a new connection unless a limit is reached."""
+        """Accept a new connection unless a limit is reached."""
         if not self._quotas_of_hosts.admits(connection.host):
             self.on_refused(connection, "connection_creation_rate", is_logged=False)
             return False
@@ -122,14 +128,14 @@ class Server(FramedServer["Connection"]):
         return is_admitted
 
     def forget(self, connection: Connection) -> None:
-        """Drop a connection that is gone."""
+        """Forget a closed connection."""
         super().forget(connection)
         self._starved.pop(connection, None)
         self._note_starved()
 
     def may_start(self, connection: Connection) -> bool:
-        """Say whether bytes are left for another request, and nobody waits for them; if not, it
-        will be this connection's turn to start one later."""
+        """Return whether there are in-flight bytes left for another request, and no connection
+        waits for them; if not, this connection gets its turn later."""
         if self.turn is connection or (not self._starved and self._has_room()):
             return True
         self._starved[connection] = None
@@ -137,21 +143,21 @@ class Server(FramedServer["Connection"]):
         return False
 
     def _note_starved(self) -> None:
-        """Hear of bytes that are given back only while somebody waits for them."""
+        """Have released bytes reported only while a connection waits for them."""
         self.memory.on_given = self._on_given if self._starved else None
 
     def _has_room(self) -> bool:
         return self.memory.size < self.config.in_flight_bytes_max
 
     def _on_given(self) -> None:
-        """Bytes were given back: connections that wait for them have their turns."""
+        """Bytes were released: waiting connections get their turns."""
         if not self._is_planned and self._has_room():
             self._is_planned = True
             self.loop.call_soon(self._give_turns)
 
     def _give_turns(self) -> None:
-        """Let connections start one request each, in turns, as long as there is room: a busy one
-        shall not take the room of all others."""
+        """Let waiting connections start one request each, in turns, as long as there is room, so
+        that a busy one does not take the room of all others."""
         self._is_planned = False
         while self._starved and self._has_room():
             connection = next(iter(self._starved))
@@ -162,7 +168,7 @@ class Server(FramedServer["Connection"]):
         self._note_starved()
 
     def on_refused(self, connection: Connection, reason: str, *, is_logged: bool) -> None:
-        """A connection is about to be closed because there are too many."""
+        """A connection is about to be closed because of a limit."""
         self.metrics.connections_refused += 1
         if is_logged:
             log.warning(
@@ -171,13 +177,13 @@ class Server(FramedServer["Connection"]):
             )  # fmt: skip
 
     def on_cut_off(self, connection: Connection, reason: str) -> None:
-        """A connection is about to be closed at once: it holds what others need."""
+        """A connection is about to be closed at once: it holds memory that others need."""
         self.metrics.connections_cut_off += 1
         peer = connection.peer
         log.warning("connection.cut_off peer=%s port=%d reason=%r", peer.host, peer.port, reason)
 
     def on_idle(self, connection: Connection) -> None:
-        """A silent connection is about to be closed."""
+        """An idle connection is about to be closed."""
         log.info("connection.idle peer=%s", connection.peer.host, extra=AT_WILL)
 
 
@@ -188,9 +194,9 @@ class Connection(FramedConnection):
 
     def __init__(self, server: Server, listener: Listener) -> None:
         self.peer = Peer("", 0, "", 0, listener.name)
-        # In the order of accepts, which is when connections are made.
+        # Connections are created in the order in which they are accepted.
         server.last_connection = self.number = ConnectionId(server.last_connection + 1)
-        self.login = server.doors.login_of(listener, self._on_user, self.fail)
+        self.login = server.security.login_of(listener, self._on_user, self.fail)
         config = server.config
         frame_bytes_max = config.request_bytes_max
         if self.login is not None:
@@ -198,16 +204,16 @@ class Connection(FramedConnection):
         self._wire = ServerConnection(frame_bytes_max, server.window, server.memory)
         super().__init__(server, self._wire.intake)
         self._backlog: deque[memoryview] = deque()
-        # By the stopwatch. With a backlog nothing is read: all of it came when bytes came last.
+        # By the stopwatch. With a backlog nothing is read: all of it arrived with the last read.
         self._arrived_s = 0.0
         self._started_s = 0.0
-        """When the dispatcher got its last request."""
+        """When the last request was dispatched."""
         self._lost_call: Callable[[], None] | None = None
         self.pause = Pause(server.loop, self._go_on)
-        # Answers not handed to the transport yet: early ones wait for their turn.
+        # Answers not handed to the transport yet: those that are ready early wait for their turn.
         self._unsent_bytes = 0
         self._is_behind = False
-        """Whether so much of that waits that it counts as unread."""
+        """Whether these are so many that they count as unread."""
         self._proceeding = False
         self._flush_planned = False
         self._is_turn_planned = False
@@ -215,43 +221,43 @@ class Connection(FramedConnection):
     # --- asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take in the connection, or close it at once if there are too many."""
+        """Accept the connection, or close it at once if there are too many."""
         self.peer = _peer(transport, self.peer.listener)
         super().connection_made(transport)
 
     def on_secured(self) -> None:
-        """The TLS handshake is done: the client may have said who it is."""
-        assert self._transport is not None, "who shook hands is there"
+        """The TLS handshake is done: the client may have authenticated by its certificate."""
+        assert self._transport is not None, "the handshake was on this transport"
         if self.login is not None:
             return
-        user = self._server.doors.user_of(self._transport)
+        user = self._server.security.user_of(self._transport)
         if user is None:
-            self.fail("no rule of tls_principal_rules names the client's certificate")
+            self.fail("no rule of tls_principal_rules matches the client's certificate")
         else:
             self.peer = self.peer._replace(user=user)
 
     def _on_user(self, user: str) -> None:
-        """The client has logged in: it may send large requests."""
+        """The client has logged in: it may now send large requests."""
         self.peer = self.peer._replace(user=user)
         self._intake.set_frame_bytes_max(self._server.config.request_bytes_max)
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """The transport accepts data again."""
         super().resume_writing()
         if self._is_behind:
             self._count_unread()
         self.proceed()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget everything; requests under way finish without anybody to tell, and what they hold
-        stays counted until then."""
+        """Release everything. Requests in progress finish without an answer, and the memory that
+        they hold stays counted until then."""
         super().connection_lost(exc)
         self._backlog.clear()
         self.pause.close()
         if self.login is not None:
             self.login.close()
         for slot in self._wire.close():
-            slot.let_go()
+            slot.release()
         self._wire = ServerConnection(0, self._server.window, self._server.memory)
         self._intake = self._wire.intake
         if self._lost_call is not None:
@@ -262,16 +268,16 @@ class Connection(FramedConnection):
     def open(self, api_key: int, request_size: int) -> Slot:
         """Reserve the next place in the order of answers.
 
-        Until it is answered the request counts as what it takes in memory, and not as what came.
+        Until it is answered, the request counts with its size in memory, not its encoded size.
         """
         times = 1 if api_key == ApiKey.PRODUCE else DECODED_TIMES
         held_bytes = REQUEST_BYTES + times * request_size
         return self._wire.open(held_bytes, api_key, self._arrived_s, self._started_s)
 
     def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
-        """Send buffers, or nothing if empty, once it is the slot's turn."""
+        """Send the buffers, if any, when it is the slot's turn."""
         if self._transport is None:
-            slot.let_go()
+            slot.release()
             return
         self._unsent_bytes += sum(map(len, buffers))
         if slot.throttle_ms or self.pause.is_throttled:
@@ -283,7 +289,7 @@ class Connection(FramedConnection):
             if not self._proceeding:
                 self._loop.call_soon(self._on_flush)
         elif self._unsent_bytes > self._server.unsent_mark and not self._flush_planned:
-            self._is_behind = True  # behind its own earlier requests
+            self._is_behind = True  # it waits for earlier requests of the same connection
             self._count_unread()
         if self.login is not None and self.login.failure:
             self._loop.call_soon(self.fail, self.login.failure)
@@ -298,11 +304,12 @@ class Connection(FramedConnection):
         self._go_on()
 
     def on_lost(self, call: Callable[[], None] | None) -> None:
-        """Call this once the connection is gone; None takes it back."""
+        """Call `call` when the connection is lost; None cancels that."""
         self._lost_call = call
 
     def fail(self, reason: str, *, is_replaced: bool = False) -> None:
-        """Close the connection because of what the client sent; or because it has another one."""
+        """Close the connection because the client violated the protocol, or has opened another
+        connection that replaces it."""
         host, port = self.peer[:2]
         if is_replaced:
             log.info("connection.replaced peer=%s port=%d reason=%r", host, port, reason,
@@ -334,7 +341,7 @@ class Connection(FramedConnection):
         self._backlog.clear()
 
     def _unsent_bytes_now(self) -> int:
-        """The same with the answers that wait for their turn."""
+        """Unsent bytes, including answers that wait for their turn."""
         return super()._unsent_bytes_now() + self._unsent_bytes
 
     # --- the rest
@@ -360,7 +367,7 @@ class Connection(FramedConnection):
         except RemoteProtocolError as error:
             self._forget_opened()
             self.fail(str(error))
-        except Exception:  # the outermost loop of a connection: it alone goes down
+        except Exception:  # the outermost loop of a connection: only this one is closed
             log.exception("connection.broken peer=%s", self.peer.host)
             self._forget_opened()
             self.close()
@@ -370,12 +377,12 @@ class Connection(FramedConnection):
             self._set_reading(not self._backlog)
 
     def _forget_opened(self) -> None:
-        """Let go of the slot of the request that could not be started: nobody will answer it."""
+        """Release the slot of the request that could not be started: it will not be answered."""
         if self._wire.newest is not None:
-            self._wire.newest.let_go()
+            self._wire.newest.release()
 
     def _plan_turn(self) -> None:
-        """Go on in another turn of the loop."""
+        """Continue in another turn of the loop."""
         if not self._is_turn_planned:
             self._is_turn_planned = True
             self._server.dispatcher.turns.on_turn(self._on_turn)
@@ -414,7 +421,7 @@ class Connection(FramedConnection):
         buffers: list[Buffer] = []
         for slot in self._wire.take():
             buffers += slot.answer
-            slot.let_go()
+            slot.release()
             self._server.metrics.on_answered(slot, now_s)
         if buffers:
             size = sum(map(len, buffers))

@@ -38,7 +38,7 @@ class _Leaders(NamedTuple):
     topic: TopicInfo
     planned: tuple[BrokerId, ...]
     live: tuple[BrokerId, ...]
-    doubted: frozenset[BrokerId]
+    suspected: frozenset[BrokerId]
     """Brokers that may be gone."""
 
 
@@ -74,8 +74,8 @@ class TopicMetadataCache:
         cluster = self._cluster
         epochs = cluster.leader_epochs.of(topic)
         planned = cluster.preferred_leaders(topic)
-        doubted = self._leader_changes.doubted(topic)
-        leaders = _Leaders(topic, planned, tuple(cluster.brokers), doubted)
+        suspected = self._leader_changes.suspected(topic)
+        leaders = _Leaders(topic, planned, tuple(cluster.brokers), suspected)
         versions = self._kept.setdefault(topic.topic_id, {})
         kept = versions.get(version)
         if kept is None or kept.leaders != leaders:
@@ -100,13 +100,13 @@ def _encode(
     kept: _Kept, epochs: tuple[LeaderEpoch, ...], unled: frozenset[int], version: int
 ) -> None:
     """Encode the partitions whose epochs differ, or that had no leader yet, and the topic."""
-    _, planned, live, doubted = kept.leaders
+    _, planned, live, suspected = kept.leaders
     before = kept.epochs or (None,) * len(epochs)
     kept.partitions = kept.partitions or [b""] * len(epochs)
     for index, (old, epoch) in enumerate(zip(before, epochs, strict=True)):
         if old != epoch or (index in unled) != (index in kept.unled):
             preferred = planned[index] if planned else None
-            leader = None if preferred in doubted or index in unled else preferred
+            leader = None if preferred in suspected or index in unled else preferred
             fields = PartitionState(index, leader, epoch, kept.replicas[index], live).fields()
             kept.partitions[index] = encode_part(ApiKey.METADATA, version, _PARTITION, fields)
     kept.epochs, kept.unled = epochs, unled

@@ -1,17 +1,18 @@
 """Lets requests wait for partitions that this broker is about to lead.
 
-A client is told of a leader while that leader still takes over: by the plan, by a hint, or by an
-answer that is a moment old. Refused, it backs off for longer than the takeover takes; with acks 0
-it is told nothing, and what it sent is lost. So a request for such a partition waits.
+Clients learn of a new leader while it is still taking over: from the plan, from a hint, or from a
+slightly outdated answer. A client that is refused backs off for longer than the takeover takes;
+with acks=0 it gets no error at all, and what it sent is lost. So requests for such a partition
+wait.
 
-The wait is bounded three times. A partition is waited for during `hold_s` after this broker began
-to take it over, however often that fails: then requests are refused at once, so a partition that
-cannot be opened holds up the others of a connection once and not for ever, and of ten thousand that
-open at the same time the last cost no more than the first. No request waits for longer than its own
-timeout. And all that wait hold at most `bytes_max`; their bytes also count as unanswered, so their
-connections are not read beyond what those may have in flight (`server.py`).
+The wait has three bounds. A partition is waited for until `hold_s` after this broker began to take
+it over, however often that fails. After that, requests are refused at once: a partition that cannot
+be opened delays the other partitions of a connection only once, and when ten thousand open at the
+same time, the last ones cost no more than the first. No request waits longer than its own timeout.
+All waiting requests together hold at most `bytes_max`; their bytes also count as unanswered, so
+their connections are not read beyond their in-flight limit (`server.py`).
 
-Nobody relies on the wait for safety: who waited asks for the leader again.
+Safety does not depend on the wait: after it, a request looks up the leader again.
 """
 
 from __future__ import annotations
@@ -25,38 +26,38 @@ Key = tuple[UUID, int]
 
 
 class AwaitedPartitions:
-    """Partitions that this broker is about to lead, and the requests that wait for them."""
+    """Partitions that this broker is about to lead, and the requests waiting for them."""
 
     def __init__(self, hold_s: float = 0.0, bytes_max: int = 0) -> None:
         self.held_bytes = 0
-        """Of the requests that wait."""
+        """Bytes of the requests that are waiting."""
         self._hold_s = hold_s
         self._bytes_max = bytes_max
         self._since_s: dict[Key, float] = {}
         self._waits: dict[Key, dict[Wait, None]] = {}
 
     def begin(self, key: Key) -> None:
-        """A takeover begins; if the partition is awaited already, its time goes on."""
+        """A takeover begins; if the partition is awaited already, its deadline stays."""
         if key not in self._since_s:
             self._since_s[key] = asyncio.get_running_loop().time()
 
     def end(self, key: Key) -> None:
-        """The partition is led now, or another broker should lead it: nobody waits any longer."""
+        """The partition is led now, or another broker should lead it: end all waits for it."""
         if self._since_s.pop(key, None) is not None:
             for wait in list(self._waits.pop(key, ())):
                 wait.end_soon()
 
     def left_s(self, key: Key) -> float:
-        """Return for how long a partition may still be waited for; 0: not at all."""
+        """Return how long requests may still wait for a partition, in seconds; 0: not at all."""
         since_s = self._since_s.get(key)
         if since_s is None:
             return 0.0
         return max(0.0, since_s + self._hold_s - asyncio.get_running_loop().time())
 
     def wait(self, key: Key, call: Callable[[], None], timeout_s: float | None = None) -> Wait:
-        """Call once, soon after the partition is not awaited any more or the time is over.
+        """Call `call` once, soon after the partition is no longer awaited or the time is up.
 
-        Those who wait for the same partition are called in the order in which they came.
+        Waits for the same partition end in the order in which they began.
         """
         left_s = self.left_s(key)
         wait = Wait(self, key, call, left_s if timeout_s is None else min(left_s, timeout_s))
@@ -64,7 +65,7 @@ class AwaitedPartitions:
         return wait
 
     async def settled(self, key: Key) -> None:
-        """Return when the partition is not awaited any more or the time is over."""
+        """Return when the partition is no longer awaited or the time is up."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         wait = self.wait(key, lambda: None if over.done() else over.set_result(None))
         try:
@@ -73,18 +74,18 @@ class AwaitedPartitions:
             wait.cancel()
 
     def take(self, size: int) -> bool:
-        """Return whether a request of that size may wait; if so, `give` its bytes back later."""
+        """Return whether a request of `size` bytes may wait; if so, call `give` later."""
         if self.held_bytes + size > self._bytes_max:
             return False
         self.held_bytes += size
         return True
 
     def give(self, size: int) -> None:
-        """The request does not wait any more."""
+        """A request of `size` bytes no longer waits."""
         self.held_bytes -= size
 
     def forget(self, key: Key, wait: Wait) -> None:
-        """Drop a wait that is over. For `Wait` only."""
+        """Remove a wait that is over. For `Wait` only."""
         waits = self._waits.get(key)
         if waits is not None:
             waits.pop(wait, None)
@@ -107,12 +108,12 @@ class Wait:
         self._handle: asyncio.Handle = self._loop.call_later(timeout_s, self._end)
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Cancel the wait: its function is not called."""
         self._handle.cancel()
         self._owner.forget(self._key, self)
 
     def end_soon(self) -> None:
-        """Call in the next turn of the loop: what one of those who wait raises is its own."""
+        """End the wait in the next turn of the loop, so that its errors do not reach others."""
         self._handle.cancel()
         self._handle = self._loop.call_soon(self._call)
 

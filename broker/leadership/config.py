@@ -1,4 +1,4 @@
-"""Settings of fetching from a broker nearby, a part of a broker's settings: `follower.*`."""
+"""Settings of follower fetching (KIP-392), a part of a broker's settings: `follower.*`."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ RACK_AWARE_SELECTOR: Final = f"{_PACKAGE}.RackAwareReplicaSelector"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerSettings:
-    """Whether and how consumers read from brokers that do not lead (KIP-392)."""
+    """Whether and how consumers fetch from brokers that are not the leader (KIP-392)."""
 
     selector: str | None = setting(
         None,
         "Kafka's replica.selector.class: with"
-        f" {RACK_AWARE_SELECTOR} a consumer that says client.rack reads what is sealed"
-        " from a broker whose rack is the same; default: everybody reads from leaders.",
+        f" {RACK_AWARE_SELECTOR} a consumer that sets client.rack reads sealed segments"
+        " from a broker in the same rack; by default all consumers read from leaders.",
     )
     behind_bytes_min: int = setting(
         16 << 20,
-        "Sealed bytes that a consumer must have before it to be sent to a broker nearby: for fewer,"
-        " going there and back is not worth it.",
+        "How many sealed bytes a consumer must still have to read before it is sent to a broker in"
+        " its rack: for fewer, moving there and back is not worth it.",
         at_least=1,
     )
     partitions_max: int = setting(
         100,
-        "Partitions of others that a broker serves to consumers nearby; for more, it lets go of"
-        " those that nobody has read for longest.",
+        "Most partitions led by other brokers that a broker serves to consumers in its rack; beyond"
+        " that, it drops the least recently read ones.",
         at_least=1,
     )
     list_age_ms: int = setting(
         1_000,
-        "For how long a broker goes by a segment list of a partition that it does not lead before"
-        " it reads it again: trims and deletions are seen so late.",
+        "How long a broker uses the segment list of a partition that it does not lead before it"
+        " reads the list again: trims and deletions are noticed this late.",
         at_least=0,
     )
 
     list_timeout_ms: int = setting(
         1_000,
-        "Longest wait for such a list; then consumers are sent back to the leader.",
+        "Longest wait for such a list; after it, consumers are sent back to the leader.",
         at_least=1,
     )
 
@@ -59,5 +59,5 @@ class FollowerSettings:
 
     @property
     def is_rack_aware(self) -> bool:
-        """Whether consumers are sent to brokers nearby, and served by them."""
+        """Whether consumers are sent to, and served by, brokers in their rack."""
         return self.selector == RACK_AWARE_SELECTOR

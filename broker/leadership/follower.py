@@ -1,14 +1,14 @@
-"""One partition that another broker leads: reads of what is sealed, by its segment list.
+"""Reads the sealed segments of one partition that another broker leads.
 
-Nothing here takes part in the partition's life. The list is read from the metadata store, again
-once it is too old, and what it calls sealed is confirmed and stays as it is, so a list that is a
-little old shows nothing that is not so: at most it lacks a segment, or names one that a trim has
-deleted or compaction has replaced. Whatever a consumer asks beyond that is for the leader to
-answer, and NOT_LEADER_OR_FOLLOWER sends it there; it must never hear from here that an offset is
-out of range, for then it would start over somewhere else.
+A follower changes nothing. It reads the segment list from the metadata store, and reads it again
+once it is too old. Sealed segments are confirmed and never change, so a slightly outdated list is
+never wrong: at worst it lacks a segment, or names one that a trim has deleted or compaction has
+replaced. Only the leader can answer anything beyond that, and NOT_LEADER_OR_FOLLOWER sends the
+consumer there. A follower must never answer that an offset is out of range: the consumer would
+reset its position.
 
-Consumers of committed records get what is decided by sealed segments: data and the list of what is
-aborted in it by the same segment list, which names all ledgers of both.
+Consumers of committed records get what sealed segments decide: the data, and the list of aborted
+transactions in it, both from the ledgers of the same segment list.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from client.log.segments import NO_EPOCH, SegmentList
 
 _UNKNOWN: Final = Offset(-1)
 _MISS_AGE_S: Final = 0.1
-"""A list that is younger is not read again because something is not in it."""
+"""A list younger than this is not read again only because an offset is not in it."""
 
 
-class Wanted(NamedTuple):
+class FetchPosition(NamedTuple):
     """What a consumer asks for."""
 
     offset: Offset
     epoch: int
-    """The leader epoch that it knows; -1: none."""
+    """The leader epoch that the consumer knows; -1: none."""
     committed: bool
-    """Whether it reads committed records only."""
+    """Whether the consumer reads committed records only."""
 
 
 class Follower:
-    """Reads one partition that is led elsewhere."""
+    """Reads one partition that another broker leads."""
 
     def __init__(
         self, services: LogServices, topic: TopicInfo, index: int, settings: FollowerSettings
@@ -53,9 +53,9 @@ class Follower:
         self.index = index
         self.name = f"{topic.name}-{index}"
         self.leader: BrokerId | None = None
-        """Who leads it, as far as the cluster's view tells."""
+        """Its leader, according to the cluster's view."""
         self.used_s = 0.0
-        """When it was read last."""
+        """When it was last read, by the loop's clock."""
         self._node = SegmentNode(services.requests, topic, index, services.pages)
         self._log = LogReader(services, self._node.pages)
         self._list_age_s = settings.list_age_ms / 1000
@@ -64,40 +64,39 @@ class Follower:
         self._read_s = 0.0
         self._is_listing = asyncio.Lock()
         self.reads = 0
-        """Reads that are under way."""
+        """Reads in progress."""
 
     @property
     def high_watermark(self) -> Offset:
-        """What consumers here may read, as far as it is known: everything sealed; -1: nothing is
-        known yet."""
+        """End of what consumers may read here: everything sealed; -1: not known yet."""
         return _UNKNOWN if self._listed is None else sealed_end(self._listed)
 
     @property
     def last_stable_offset(self) -> Offset:
-        """What consumers of committed records may read here, as far as it is known."""
+        """The same for consumers of committed records; -1: not known yet."""
         return _UNKNOWN if self._listed is None else stable_end(self._listed)
 
     @property
     def log_start_offset(self) -> Offset:
-        """First offset that may be read, as far as it is known; -1: it is not."""
+        """First offset that may be read; -1: not known yet."""
         return _UNKNOWN if self._listed is None else self._listed.log_start_offset
 
-    async def read(self, wanted: Wanted, size_max: int, *, at_least_one: bool) -> Fetched:
-        """Return whole batches from the one that holds the offset on, of what is sealed.
+    async def read(self, position: FetchPosition, size_max: int, *, at_least_one: bool) -> Fetched:
+        """Return whole batches of sealed segments, from the batch that holds the offset onwards.
 
-        At most `size_max` bytes, except that `at_least_one` batch comes whatever its size. Raises
-        NotLeader (the leader has to answer), FencedLeaderEpoch, UnknownLeaderEpoch, LogReadFailed,
-        LogCorrupt.
+        At most `size_max` bytes, except that `at_least_one` batch is returned whatever its size.
+        Raises NotLeader (the leader has to answer), FencedLeaderEpoch, UnknownLeaderEpoch,
+        LogReadFailed, LogCorrupt.
         """
         self.reads += 1
         try:
             listed = await self._list(self._list_age_s)
-            if not _covers(listed, wanted):
+            if not _covers(listed, position):
                 listed = await self._list(_MISS_AGE_S)
             while True:
-                self._check(listed, wanted)
+                self._check(listed, position)
                 try:
-                    return await self._read(listed, wanted, size_max, at_least_one=at_least_one)
+                    return await self._read(listed, position, size_max, at_least_one=at_least_one)
                 except (LogReadFailed, LogCorrupt):
                     newer = await self._list(0.0)
                     if newer == listed:
@@ -107,55 +106,55 @@ class Follower:
             self.reads -= 1
 
     async def _read(
-        self, listed: SegmentList, wanted: Wanted, size_max: int, *, at_least_one: bool
+        self, listed: SegmentList, position: FetchPosition, size_max: int, *, at_least_one: bool
     ) -> Fetched:
-        offset, end = wanted.offset, _end(listed, wanted)
+        offset, end = position.offset, _end(listed, position)
         found = await self._log.read(listed, offset, end, size_max, at_least_one=at_least_one)
         if at_least_one and not found.buffers:
-            raise self._not_here(f"nothing sealed is left from {offset} on")
-        return await self._log.find_aborted(listed, offset, found) if wanted.committed else found
+            raise self._ask_leader(f"no sealed records are left from offset {offset} on")
+        return await self._log.find_aborted(listed, offset, found) if position.committed else found
 
     def close(self) -> None:
-        """Nobody reads it here any more."""
+        """Close it: it is no longer read here."""
         self._log.close()
 
-    def _check(self, listed: SegmentList, wanted: Wanted) -> None:
-        """Raise what the consumer has to hear if it gets nothing here."""
+    def _check(self, listed: SegmentList, position: FetchPosition) -> None:
+        """Raise the error for a consumer that cannot be served here."""
         if listed.deleted:
-            raise self._not_here("its topic is deleted")
-        if wanted.epoch not in (NO_EPOCH, listed.leader_epoch):
-            text = f"{self.name} is at leader epoch {listed.leader_epoch}, not {wanted.epoch}"
-            is_old = wanted.epoch < listed.leader_epoch
+            raise self._ask_leader("its topic is deleted")
+        if position.epoch not in (NO_EPOCH, listed.leader_epoch):
+            text = f"{self.name} is at leader epoch {listed.leader_epoch}, not {position.epoch}"
+            is_old = position.epoch < listed.leader_epoch
             raise FencedLeaderEpoch(text) if is_old else UnknownLeaderEpoch(text)
-        if not _covers(listed, wanted):
-            raise self._not_here(f"offset {wanted.offset} is not sealed")
+        if not _covers(listed, position):
+            raise self._ask_leader(f"offset {position.offset} is not sealed")
 
     async def _list(self, age_s: float) -> SegmentList:
-        """Return the segment list, read at most so long ago. Raises NotLeader."""
+        """Return the segment list, read at most `age_s` ago. Raises NotLeader."""
         asked_s = self._now_s()
-        async with self._is_listing:  # whoever waited gets what was read meanwhile
+        async with self._is_listing:  # whoever waited gets the list that was read meanwhile
             if self._listed is None or self._read_s < asked_s - age_s:
                 began_s = self._now_s()
                 try:
                     async with asyncio.timeout(self._list_timeout_s):
                         self._listed, _ = await self._node.read_back()
                 except (MetadataError, TimeoutError) as error:
-                    raise self._not_here(f"its segment list cannot be read: {error!r}") from error
+                    raise self._ask_leader(f"its segment list cannot be read: {error!r}") from error
                 self._read_s = began_s
             return self._listed
 
-    def _not_here(self, why: str) -> NotLeader:
-        return NotLeader(f"{self.name} is led elsewhere, and {why}", leader=self.leader)
+    def _ask_leader(self, why: str) -> NotLeader:
+        return NotLeader(f"another broker leads {self.name}, and {why}", leader=self.leader)
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()
 
 
-def _covers(listed: SegmentList, wanted: Wanted) -> bool:
-    """Whether the list has what is wanted for, and is as new as the consumer's leader epoch."""
-    is_known = wanted.epoch <= listed.leader_epoch
-    return is_known and listed.log_start_offset <= wanted.offset < _end(listed, wanted)
+def _covers(listed: SegmentList, position: FetchPosition) -> bool:
+    """Whether the list covers the position, and is as new as the consumer's leader epoch."""
+    is_known = position.epoch <= listed.leader_epoch
+    return is_known and listed.log_start_offset <= position.offset < _end(listed, position)
 
 
-def _end(listed: SegmentList, wanted: Wanted) -> Offset:
-    return stable_end(listed) if wanted.committed else sealed_end(listed)
+def _end(listed: SegmentList, position: FetchPosition) -> Offset:
+    return stable_end(listed) if position.committed else sealed_end(listed)

@@ -1,5 +1,5 @@
-"""The partitions that this broker serves to consumers nearby while others lead them, and where it
-sends consumers of those that it leads itself.
+"""Follower fetching (KIP-392): the partitions led elsewhere that this broker serves to consumers in
+its rack, and the preferred read replicas of the partitions that it leads itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from uuid import UUID
 from broker.cluster.cluster import Cluster
 from broker.config import BrokerConfig
 from broker.errors import NotLeader
-from broker.leadership.core.replica_selector import choose_replica, far_behind, stable_end
+from broker.leadership.core.replica_selector import choose_replica, redirect_offset_max, stable_end
 from broker.leadership.follower import Follower
 from broker.metrics import Metrics
 from broker.partition.log_services import LogServices
@@ -20,25 +20,25 @@ from client.ids import BrokerId, Offset
 
 _SENT_MAX: Final = 10_000
 _IDLE_S: Final = 60.0
-"""A partition that nobody has read for so long is let go."""
+"""A partition that has not been read for this long is dropped."""
 
 
-class Reader(NamedTuple):
-    """A consumer that may be served by a broker nearby."""
+class Consumer(NamedTuple):
+    """A consumer that another broker may be able to serve."""
 
     rack: str
-    """Where it is, as it says."""
+    """Its `client.rack`."""
     listener: str
-    """Name of the listener that it came by."""
+    """Name of the listener that it connected to."""
     host: str
     client_id: str | None
-    """Whose it is: connections come and go."""
+    """With the host, this identifies the client: connections come and go."""
     committed: bool
     """Whether it reads committed records only."""
 
 
 class Followers:
-    """One for all requests of a broker."""
+    """The followed partitions of a broker, shared by all its requests."""
 
     def __init__(self, services: LogServices, cluster: Cluster, config: BrokerConfig) -> None:
         self._services = services
@@ -49,12 +49,12 @@ class Followers:
         self._served: dict[tuple[UUID, int], Follower] = {}
         """Least recently used first."""
         self._sent: dict[tuple[str, str | None, UUID, int], Offset] = {}
-        """From which offset a client was sent away last, by host, name and partition; oldest
-        first."""
+        """Offset at which a client was last sent to another broker, by host, client id and
+        partition; oldest first."""
         self.redirects = 0
-        """Answers that named a broker nearby."""
+        """Answers that named a preferred read replica."""
         self.is_on = config.follower.is_rack_aware
-        """Whether consumers are sent to brokers nearby, and served by them."""
+        """Whether consumers are sent to, and served by, brokers in their rack."""
         self._provide(services.metrics)
 
     def _provide(self, metrics: Metrics) -> None:
@@ -62,11 +62,11 @@ class Followers:
         metrics.provide_one("quire_broker_follower_redirects", lambda: self.redirects)
 
     def serves(self, rack: str) -> bool:
-        """Whether a consumer is of our rack, and so may read here what others lead."""
+        """Whether a consumer is in our rack, and so may read partitions here that others lead."""
         return rack == self._rack
 
     def find(self, topic: str, index: int, refusal: NotLeader) -> Follower:
-        """Return a partition that we do not lead, which `refusal` says, to be read here.
+        """Return the follower of a partition that we do not lead. `refusal` names its leader.
 
         Raises UnknownTopicOrPartition.
         """
@@ -77,28 +77,31 @@ class Followers:
             found = Follower(self._services, info, index, self._settings)
         found.leader, found.used_s = refusal.leader, self._now_s()
         self._served[key] = found
-        self._let_go()
+        self._drop_idle()
         return found
 
-    def nearer(self, partition: Partition, reader: Reader, offset: Offset) -> BrokerId | None:
-        """Return the broker from which a consumer is to read a partition that we lead, from an
-        offset on; None: from us.
+    def preferred_read_replica(
+        self, partition: Partition, consumer: Consumer, offset: Offset
+    ) -> BrokerId | None:
+        """Return the broker that a consumer should fetch a partition from that we lead; None: us.
 
-        It is sent away once from each offset. If it comes back without having got any further,
-        whatever the reason, it gets its records here.
+        A consumer is redirected only once from each offset. If it comes back without having made
+        progress, for whatever reason, it gets its records here.
         """
-        rack = reader.rack
-        if rack == self._rack or not self._is_far(partition, offset, committed=reader.committed):
+        rack = consumer.rack
+        if rack == self._rack or not self._may_redirect(
+            partition, offset, committed=consumer.committed
+        ):
             return None
         near = (
             one
             for one in self._cluster.brokers.values()
-            if one.id != self._node_id and not one.unloaded and reader.listener in one.endpoints
+            if one.id != self._node_id and not one.unloaded and consumer.listener in one.endpoints
         )
         chosen = choose_replica(rack, near, partition.topic.topic_id, partition.index)
         if chosen is None:
             return None
-        key = reader.host, reader.client_id, partition.topic.topic_id, partition.index
+        key = consumer.host, consumer.client_id, partition.topic.topic_id, partition.index
         if self._sent.pop(key, None) == offset:
             return None
         self._sent[key] = offset
@@ -107,7 +110,7 @@ class Followers:
         self.redirects += 1
         return chosen
 
-    def _is_far(self, partition: Partition, offset: Offset, *, committed: bool) -> bool:
+    def _may_redirect(self, partition: Partition, offset: Offset, *, committed: bool) -> bool:
         listed = partition.usage.listed
         active = listed.segments[-1].base_offset
         if active is not None and offset >= active:  # at the tail, as most consumers are
@@ -115,13 +118,13 @@ class Followers:
         if (
             not partition.log_start_offset
             <= offset
-            <= far_behind(listed, self._settings.behind_bytes_min)
+            <= redirect_offset_max(listed, self._settings.behind_bytes_min)
         ):
             return False
         return not committed or offset < stable_end(listed)
 
-    def _let_go(self) -> None:
-        """Forget partitions that are not read any more."""
+    def _drop_idle(self) -> None:
+        """Drop partitions that are no longer read."""
         idle_s = self._now_s() - _IDLE_S
         for key, one in list(self._served.items())[:-1]:  # the last one is about to be read
             is_over = len(self._served) > self._settings.partitions_max

@@ -1,6 +1,7 @@
-"""Visits every led partition once per interval: retention, rolls by age, expiry, open transactions.
+"""Visits every led partition once per interval: retention, rolls by age, producer expiry, and a
+report of transactions that have been open for long.
 
-What is due is decided by the partition's cores.
+The partition's cores decide what is due.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Maintenance:
-    """One task that visits every led partition once per interval."""
+    """The task that does it."""
 
     def __init__(self, partitions: Partitions, clock: Clock, *, interval_s: float) -> None:
         self._partitions = partitions
@@ -26,11 +27,11 @@ class Maintenance:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin the rounds."""
+        """Start the task."""
         self._task = background.keep(self._run, "maintenance")
 
     async def close(self) -> None:
-        """Stop, in the middle of a round if need be."""
+        """Stop the task, even in the middle of a round."""
         await background.stop(self._task)
 
     async def visit_all(self) -> None:

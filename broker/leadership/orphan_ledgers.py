@@ -1,15 +1,16 @@
 """Deletes ledgers that no partition lists and that none can ever list again.
 
-A broker that dies between creating a ledger and listing it, or between taking ledgers off the list
-and deleting them, leaves ledgers behind that nobody would ever delete. Each ledger names in its own
-metadata the partition and leader epoch it was created for. It is listed by a compare-and-set on the
-version that its creator had read, in that epoch; so once the list has reached a later epoch without
-it, that compare-and-set can no longer succeed, whatever its creator believes.
+A broker that dies between creating a ledger and listing it, or between removing ledgers from the
+list and deleting them, leaves ledgers behind that nobody would ever delete. The metadata of each
+ledger names the partition and the leader epoch it was created for. Its creator lists it by a
+compare-and-set on the version that it had read in that epoch. So once the list has reached a later
+epoch without the ledger, that compare-and-set can no longer succeed, whatever the creator believes.
 
-The same is true of the pages of a list (`client/segments/page_nodes.py`), and they are swept too.
+The same holds for the pages of a segment list (`client/segments/page_nodes.py`), which are swept,
+too.
 
-One live broker sweeps, the one with the lowest id; two at once would do no harm. Ledgers of other
-applications are not touched. A round keeps eight bytes per listed ledger.
+The live broker with the lowest id sweeps; two sweeps at once would do no harm. Ledgers of other
+applications are not touched. A round needs eight bytes of memory per listed ledger.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Purpose(NamedTuple):
 
 
 class LiveBrokers(Protocol):
-    """The part of the cluster's view that the sweep asks."""
+    """The part of the cluster's view that the sweep needs."""
 
     @property
     def brokers(self) -> Iterable[BrokerId]:
@@ -76,19 +77,20 @@ class OrphanLedgers:
         self._cluster = cluster
         self._me = me
         self._mislabelled_count = 0
-        """Ledgers that claim to be ours with labels we never write; one of a round is logged."""
+        """Ledgers with our application name but labels that we never write. Only the first one of
+        each round is logged."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the task."""
         self._task = background.keep(self._run, "orphan-sweep")
 
     async def close(self) -> None:
-        """Stop wherever it is."""
+        """Stop the task, even in the middle of a round."""
         await background.stop(self._task)
 
     async def sweep(self) -> list[LedgerId]:
-        """Make one round; return what was deleted. Raises MetadataError, LedgerError."""
+        """Make one round; return the deleted ledgers. Raises MetadataError, LedgerError."""
         self._mislabelled_count = 0
         listed = await self._listed()
         deleted: list[LedgerId] = []
@@ -119,7 +121,7 @@ class OrphanLedgers:
             try:
                 names = await orphan_pages(self._store, path)
             except NoNode:
-                continue  # the list changed meanwhile, or is gone: the next round looks again
+                continue  # the list has changed meanwhile, or is gone: left to the next round
             for name in names:
                 _LOG.info("sweep.page path=%s", paths.segment_page(path, *name))
             await delete_pages(self._store, path, names)
@@ -137,14 +139,14 @@ class OrphanLedgers:
         return found
 
     async def _listed(self) -> LedgerSet:
-        """Return every ledger that some list names: none of them needs a closer look."""
+        """Return every ledger that a segment list names: these need no closer look."""
         found = LedgerSet()
         for topic_id, index in await self._partitions():
             segments = await self._segments(topic_id, index)
             if segments is None:
                 continue
             pages = SegmentPages(self._store, paths.partition(topic_id, index))
-            with contextlib.suppress(NoNode):  # the list changed: those need the closer look
+            with contextlib.suppress(NoNode):  # the list changed: its ledgers get the closer look
                 async for item in pages.segments(segments):
                     found.add(item.ledger_id)
         found.sort()
@@ -172,7 +174,7 @@ class OrphanLedgers:
         try:
             return not await SegmentPages(self._store, path).has(segments, ledger_id)
         except NoNode:
-            return False  # the list changed meanwhile: the next round looks again
+            return False  # the list has changed meanwhile: left to the next round
 
     async def _segments(self, topic_id: str, index: int) -> SegmentList | None:
         try:
@@ -183,18 +185,18 @@ class OrphanLedgers:
 
 
 class LedgerSet:
-    """Ids of ledgers, in eight bytes each: a cluster has tens of millions."""
+    """Ledger ids at eight bytes each: a cluster may have tens of millions."""
 
     def __init__(self) -> None:
         self._runs: dict[int, array[int]] = {}
-        """By the higher bits; so what is sorted at a time is small."""
+        """By their higher bits, so that each array to sort is small."""
 
     def add(self, ledger_id: LedgerId) -> None:
-        """Take an id in. Call `sort` before asking for any."""
+        """Add an id. Call `sort` before any lookup."""
         self._runs.setdefault(ledger_id >> _RUN_BITS, array("q")).append(ledger_id)
 
     def sort(self) -> None:
-        """All ids are in."""
+        """Sort the ids, once all of them were added."""
         for key, ids in self._runs.items():
             self._runs[key] = array("q", sorted(ids))
 
@@ -205,10 +207,10 @@ class LedgerSet:
 
 
 def purpose_of(labels: Mapping[str, bytes]) -> Purpose | None:
-    """Read a ledger's custom metadata; None: it is not one of ours.
+    """Read a ledger's custom metadata; None: the ledger is not ours.
 
-    Anybody can write such labels. Only the very form that we write is taken, because the topic id
-    becomes part of a path, and a partition that no list can have would look deleted.
+    Any client can write such labels. Only the exact form that we write is accepted, because the
+    topic id becomes part of a path, and the ledger of an impossible partition would look orphaned.
     """
     try:
         if labels[APPLICATION] != APPLICATION_NAME:
@@ -223,7 +225,7 @@ def purpose_of(labels: Mapping[str, bytes]) -> Purpose | None:
 
 
 def _number(label: bytes) -> int:
-    """Raises ValueError unless it is a number as we write it, of 32 bits."""
+    """Parse a 32-bit number in the form that we write. Raises ValueError."""
     if len(label) > _DIGITS_MAX or not label.isdigit() or str(int(label)).encode() != label:
         raise ValueError("not a partition or epoch")
     number = int(label)

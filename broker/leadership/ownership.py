@@ -1,14 +1,14 @@
-"""Takes over the partitions that this broker should lead, and hands them on.
+"""Takes over the partitions that this broker should lead, and hands them over to others.
 
 The cluster's plan names each partition's preferred leader. For every partition whose preferred
 leader is this broker, one task goes through
 
     claim the owner ephemeral -> take over -> lead -> close -> release
 
-and starts over with a growing, jittered pause when a takeover is lost or leadership ends early,
-for as long as the plan names us. When it names another broker, the task closes its partition
-gracefully and releases the ephemeral; the next leader waits for that. Safety does not depend on any
-of this: the takeover's fencing and compare-and-set decide who writes.
+and starts over after a growing, jittered pause when a takeover is lost or leadership ends early,
+for as long as the plan names this broker. When the plan names another one, the task closes its
+partition gracefully and releases the ephemeral, which the next leader waits for. Safety does not
+depend on any of this: fencing and the compare-and-set of the takeover decide who writes.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from client.node import background
 _LOG = logging.getLogger(__name__)
 
 _RELEASE_S: Final = 0.5
-"""For letting go of the owner nodes, after the ledgers' time is over."""
+"""For releasing the owner nodes, after the time for closing ledgers is up."""
 _PAUSE_MIN_S: Final = 0.05
 _PAUSE_MAX_S: Final = 5.0
 _CORRUPT_PAUSE_S: Final = 60.0
-_DOUBT_RETRY_S: Final = 1.0
+_OWNER_RETRY_S: Final = 1.0
 _OPENINGS_MAX: Final = 128
-"""Takeovers under way at once: most of each is waiting for the metadata store and for bookies.
-Claims count too. When a cluster starts, its first broker is the preferred leader of every
-partition for a moment: it must not claim them all, nor be too busy to notice the other brokers."""
+"""Concurrent takeovers, which mostly wait for the metadata store and for bookies. Claims count as
+well. When a cluster starts, its first broker is briefly the preferred leader of every partition:
+it must not claim them all, nor be too busy to notice the other brokers."""
 _REPLAYS_MAX: Final = 32
-"""Of these, how many read back their log's end at once: each a few megabytes."""
+"""How many of them read back the end of their log at once: a few megabytes each."""
 
 
 class ClusterPlan(Protocol):
@@ -90,10 +90,10 @@ class Ownership:
         self._lease_task: asyncio.Task[None] | None = None
 
     def add_observer(self, on_opened: Observer, on_closed: Observer) -> None:
-        """Tell of every partition that is led from now on, and of the end of its leadership.
+        """Report every partition whose leadership begins from now on, and its end.
 
-        `on_closed` comes when the partition is not to be used any more; what was appended
-        before may still be confirmed if the end is a graceful one.
+        `on_closed` is called when the partition must not be used any more. If it is closed
+        gracefully, earlier appends may still be confirmed.
         """
         self._observers.append((on_opened, on_closed))
 
@@ -107,10 +107,10 @@ class Ownership:
         self._follow_plan()
 
     async def close(self) -> None:
-        """Hand over every partition in peace. Call it while the broker is still registered.
+        """Hand over every partition gracefully. Call it while the broker is still registered.
 
-        Others begin to take over when the registration goes; by then nothing is left that they
-        would have to fence.
+        Other brokers begin to take over when the registration is gone; by then no ledger is left
+        that they would have to fence.
         """
         self._closing = True
         self._follow_plan()
@@ -169,7 +169,7 @@ class Ownership:
             on_closed(partition)
 
     def _on_vacated(self, ownership: _PartitionOwnership) -> None:
-        """A task is over; if the plan names us again by now, a new one starts."""
+        """A task has ended; if the plan names us again by now, a new one starts."""
         if self._owned.get(ownership.key) is ownership:
             del self._owned[ownership.key]
         if ownership.topic is not None and not self._closing:
@@ -187,15 +187,16 @@ class _PartitionOwnership:
         self._first_topic = topic
         self._index = index
         self._wake = asyncio.Event()
-        """Set when `topic` changed, leadership ended, or the owner node did."""
-        self._in_doubt = False
-        """Whether the owner node may have changed since we looked."""
+        """Set when `topic` or the owner node has changed, or leadership has ended."""
+        self._must_check_owner = False
+        """Whether the owner node may have changed since it was last read."""
         self._partition: Partition | None = None
         ownership._partitions.awaited.begin(self.key)
         self.task = asyncio.get_running_loop().create_task(
             self._run(), name=f"ownership {topic.name}-{index}"
         )
-        # Not a `finally` in the task: that would also run when a dead loop's tasks are collected.
+        # Not a `finally` in the task: that would also run when tasks of a closed loop are
+        # garbage-collected.
         self.task.add_done_callback(self._on_over)
 
     def on_plan(self, topic: TopicInfo | None) -> None:
@@ -219,7 +220,7 @@ class _PartitionOwnership:
         try:
             await self._hold(owner)
         except Exception:
-            # A bug in here must not stay silent, nor take the other partitions with it.
+            # A bug here must be reported, and must not affect other partitions.
             background.count_failure("ownership")
             _LOG.exception("ownership.failed topic=%s partition=%d", topic.name, self._index)
             self._end("the ownership failed")
@@ -231,7 +232,7 @@ class _PartitionOwnership:
         self._ownership._on_vacated(self)
 
     async def _hold(self, owner: OwnerNode) -> None:
-        """Lead the partition, again if need be, for as long as the plan names us."""
+        """Lead the partition, again after each failure, for as long as the plan names us."""
         failures = 0
         while self.topic is not None:
             partition = await self._open(owner)
@@ -249,7 +250,7 @@ class _PartitionOwnership:
             self._partition = None
 
     async def _open(self, owner: OwnerNode) -> Partition | None:
-        """Try once to lead, when no live broker does; None: that failed, or the plan changed."""
+        """Try to lead once, as soon as no live broker does; None: it failed or the plan changed."""
         name, index = self._first_topic.name, self._index
         metrics = self._ownership._services.metrics
         if self.topic is not None:
@@ -284,10 +285,10 @@ class _PartitionOwnership:
         return Partition(services, self.topic or topic, self._index, opened)
 
     async def _lead(self, partition: Partition, owner: OwnerNode) -> bool:
-        """Lead until the plan changes or leadership ends; return whether a rival ended it.
+        """Lead until the plan changes or leadership ends; return whether another broker ended it.
 
-        A broker that deletes our owner node takes us for dead and takes over. If nobody appends,
-        nothing else would ever tell us, and we would go on serving an outdated log.
+        A broker that deletes our owner node believes that we are dead, and takes over. Without
+        appends we would never notice otherwise, and would go on serving an outdated log.
         """
         ownership = self._ownership
         partition.on_ended = self._wake.set
@@ -297,11 +298,11 @@ class _PartitionOwnership:
         if partition.is_open:
             ownership._on_opened(partition)
             try:
-                self._in_doubt = True
+                self._must_check_owner = True
                 while self.topic is not None and partition.is_open:
-                    if self._in_doubt and not await self._still_owns(owner):
+                    if self._must_check_owner and not await self._still_owns(owner):
                         is_deposed = True
-                        partition.resign("somebody broke our owner node")
+                        partition.resign("another broker removed our owner node")
                         break
                     await self._wake.wait()
                     self._wake.clear()
@@ -312,21 +313,21 @@ class _PartitionOwnership:
         return is_deposed
 
     async def _still_owns(self, owner: OwnerNode) -> bool:
-        """Look at the owner node and watch it; without an answer, look again later."""
-        self._in_doubt = False
+        """Read the owner node and watch it; without an answer, assume so and read again later."""
+        self._must_check_owner = False
         try:
-            return await owner.is_ours(self._doubt)
+            return await owner.is_ours(self._check_owner)
         except MetadataError as error:
             _LOG.info("owner.not_read path=%s error=%r", owner.path, error)
-            asyncio.get_running_loop().call_later(_DOUBT_RETRY_S, self._doubt)
+            asyncio.get_running_loop().call_later(_OWNER_RETRY_S, self._check_owner)
             return True
 
-    def _doubt(self) -> None:
-        self._in_doubt = True
+    def _check_owner(self) -> None:
+        self._must_check_owner = True
         self._wake.set()
 
     async def _release(self, owner: OwnerNode) -> None:
-        """Let go of the owner node, however often that takes: others wait for it while we live."""
+        """Release the owner node, with retries: other brokers wait for it while we are alive."""
         while True:
             try:
                 await owner.release()
@@ -339,12 +340,12 @@ class _PartitionOwnership:
                 return
 
     async def _pause(self, failures: int) -> None:
-        """Wait longer after each failure, with jitter, so that duelling brokers part."""
+        """Wait longer after each failure, with jitter, so that competing brokers diverge."""
         longest = min(_PAUSE_MAX_S, _PAUSE_MIN_S * 2 ** min(failures, 16))
         await self._wait(longest * (0.5 + self._ownership._services.rng.random() / 2))
 
     async def _wait(self, seconds: float) -> None:
-        """Wait, but no longer than the plan names us."""
+        """Wait, but only while the plan names us."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + seconds
         while self.topic is not None and loop.time() < deadline_s:

@@ -1,6 +1,6 @@
 """Looks up the partitions that this broker leads, or is about to lead.
 
-Requests ask by topic name and partition index; `ownership.py` maintains the entries.
+Requests look them up by topic name and partition index; `ownership.py` maintains the entries.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from client.ids import BrokerId
 
 
 class ClusterTopics(Protocol):
-    """The part of the cluster's view that the registry asks."""
+    """The part of the cluster's view that lookups need."""
 
     def topic(self, name: str) -> TopicInfo:
         """Return a topic. Raises UnknownTopicOrPartition."""
@@ -32,7 +32,7 @@ class Partitions:
     """Led partitions by topic name and index."""
 
     def __init__(self, cluster: ClusterTopics, awaited: AwaitedPartitions | None = None) -> None:
-        """`awaited`: what requests may wait for; without it they wait for nothing."""
+        """`awaited`: partitions that requests may wait for; without it they never wait."""
         self.awaited = awaited or AwaitedPartitions()
         self._cluster = cluster
         self._led: dict[tuple[str, int], Partition] = {}
@@ -46,14 +46,14 @@ class Partitions:
 
     @property
     def opening_count(self) -> int:
-        """Partitions that we are about to lead."""
+        """Number of partitions that we are about to lead."""
         return len(self._opening)
 
     def leader(self, topic: str, index: int) -> Partition:
         """Return the partition that we lead.
 
-        Raises UnknownTopicOrPartition, LeaderNotAvailable (we are opening it), NotLeader (with
-        who should lead it).
+        Raises UnknownTopicOrPartition, LeaderNotAvailable (we are opening it), NotLeader (names
+        the broker that should lead it).
         """
         partition = self._led.get((topic, index))
         if partition is not None and partition.is_open:
@@ -67,14 +67,14 @@ class Partitions:
         raise NotLeader(f"this broker does not lead {topic}-{index}", leader=leader)
 
     async def leader_soon(self, topic: str, index: int) -> Partition:
-        """Return the partition that we lead, or will in a moment. Raises as `leader` does."""
+        """Like `leader`, after waiting for a takeover that is in progress. Raises the same."""
         key = self.awaited_key(topic, index)
         if key is not None:
             await self.awaited.settled(key)
         return self.leader(topic, index)
 
     def awaited_key(self, topic: str, index: int) -> Key | None:
-        """Return what `awaited` knows a partition by if it is worth waiting for."""
+        """Return the key of a partition in `awaited` if requests may wait for it."""
         if self.find(topic, index) is not None:
             return None
         try:
@@ -96,12 +96,12 @@ class Partitions:
             self._opening.pop((topic_id, index), None)
 
     def add(self, partition: Partition) -> None:
-        """Enter a partition that we lead now. For `ownership.py` only."""
+        """Add a partition that we now lead. For `ownership.py` only."""
         self._led[partition.topic.name, partition.index] = partition
         self.awaited.end((partition.topic.topic_id, partition.index))
 
     def remove(self, partition: Partition) -> None:
-        """Remove a partition that we led. For `ownership.py` only."""
+        """Remove a partition that we no longer lead. For `ownership.py` only."""
         key = (partition.topic.name, partition.index)
         if self._led.get(key) is partition:
             del self._led[key]

@@ -1,20 +1,19 @@
-"""Rolls under-replicated partitions to a new ledger once that gives them more copies.
+"""Rolls an under-replicated partition once a new ledger would have more copies.
 
-With fewer bookies than a topic asks for, a ledger is created with fewer copies, never fewer than
-the ack quorum (`ledger_creation.py`): writes go on, guarantees hold, and only the spare copies are
-missing. A ledger keeps its quorums for life, so more copies need a new ledger. A partition is
+With fewer bookies than a topic asks for, a ledger is created with fewer copies, but never fewer
+than the ack quorum (`ledger_creation.py`): writes go on, guarantees hold, and only the spare copies
+are missing. The quorums of a ledger never change, so more copies need a new ledger. A partition is
 rolled
 
-- when that would have more copies: bookies have appeared;
-- when a member of the present one has been gone for a while and nobody has replaced it. Auto
-  recovery cannot replicate a ledger that is being written, and closes it in the end, which fences
-  us; a roll does the same without stopping anybody. A bookie that only restarts is waited for: what
-  it misses meanwhile is replicated later (client/ledger/PROTOCOL.md, "Holes");
-- when it is marked as lacking copies and all of its members are there again. What they missed of
-  a ledger that is being written is made up for only after its end: without a roll that would
-  be when the segment is full.
+- when the new ledger would have more copies, because bookies have joined;
+- when a member of the active ledger's ensemble has been gone for a while and was not replaced. Auto
+  recovery cannot replicate a ledger that is being written: in the end it closes the ledger, which
+  fences us. A roll has the same effect without interrupting writes. A bookie that only restarts is
+  waited for: what it misses meanwhile is replicated later (client/ledger/PROTOCOL.md, "Holes");
+- when the active ledger is marked under-replicated and all its members are back. What they missed
+  is replicated only after the ledger was closed; without a roll that is when the segment is full.
 
-One partition is rolled after the other, so that the metadata store does not feel it.
+Partitions are rolled one at a time to spare the metadata store.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from client.node import background
 _LOG = logging.getLogger(__name__)
 
 _INTERVAL_S: Final = 5.0
-"""How often to look, for rolls that failed and for partitions opened meanwhile."""
+"""Between two checks, which also retry failed rolls and cover newly opened partitions."""
 _LOST_S: Final = 10.0
-"""How long a lost member is waited for; a third of auto recovery's patience with open ledgers."""
+"""How long to wait for a lost member: a third of auto recovery's grace period for open ledgers."""
 
 
 class LedgerReplication(Protocol):
-    """What is asked about the ledger that a partition is writing."""
+    """Whether a roll would improve the replication of a partition's active ledger."""
 
     def would_shed(self, bookie_count: int) -> bool:
-        """Whether the active ledger has a member that is gone, and a new one would do without."""
+        """Whether the active ledger has a lost member that a new ledger would not have."""
         ...
 
     def would_grow(self, bookie_count: int) -> bool:
@@ -50,12 +49,12 @@ class LedgerReplication(Protocol):
         ...
 
     def would_repair(self, marked: Collection[LedgerId]) -> bool:
-        """Whether the active ledger is among the marked ones, and all its members are there."""
+        """Whether the active ledger is among the marked ones, and all its members are available."""
         ...
 
 
 class Rolling(Protocol):
-    """What is done to a partition here."""
+    """Rolls a partition."""
 
     async def roll(self) -> None:
         """Continue in a new ledger. Raises BrokerError."""
@@ -63,7 +62,7 @@ class Rolling(Protocol):
 
 
 class LedPartition(Protocol):
-    """The part of a led partition that is asked and rolled here."""
+    """The part of a led partition that is needed here."""
 
     @property
     def name(self) -> str:
@@ -72,12 +71,12 @@ class LedPartition(Protocol):
 
     @property
     def replication(self) -> LedgerReplication:
-        """Whom to ask about its active ledger."""
+        """Replication of its active ledger."""
         ...
 
     @property
     def changes(self) -> Rolling:
-        """Who rolls it."""
+        """Rolls it."""
         ...
 
 
@@ -90,22 +89,22 @@ class UnderReplicatedRoller:
         ledgers: Ledgers,
         marked: Callable[[], Awaitable[Collection[LedgerId]]],
     ) -> None:
-        """`marked`: which ledgers are known to lack copies; may raise MetadataError."""
+        """`marked`: returns the ledgers marked under-replicated; may raise MetadataError."""
         self._partitions = partitions
         self._ledgers = ledgers
         self._marked = marked
         self._changed = asyncio.Event()
         self._lost_since_s: dict[str, float] = {}
-        """Partitions with a lost member, by name."""
+        """By name of the partition: since when its active ledger has a lost member."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the task."""
         self._ledgers.on_bookies_changed(self._changed.set)
         self._task = background.keep(self._run, "under-replicated-roller")
 
     async def close(self) -> None:
-        """Stop, in the middle of a roll if need be."""
+        """Stop the task, even in the middle of a roll."""
         await background.stop(self._task)
 
     async def visit_all(self) -> None:
@@ -126,13 +125,13 @@ class UnderReplicatedRoller:
             try:
                 await partition.changes.roll()
             except BrokerError as error:
-                _LOG.warning("strength.failed log=%s error=%r", partition.name, error)
+                _LOG.warning("replication.roll_failed log=%s error=%r", partition.name, error)
 
     async def _look_for_marks(self) -> Collection[LedgerId]:
         try:
             return frozenset(await self._marked())
         except MetadataError as error:
-            _LOG.warning("strength.marks_unknown error=%r", error)
+            _LOG.warning("replication.marks_unread error=%r", error)
             return ()
 
     async def _run(self) -> None:
@@ -141,6 +140,6 @@ class UnderReplicatedRoller:
                 async with asyncio.timeout(_INTERVAL_S):
                     await self._changed.wait()
             except TimeoutError:
-                pass  # look all the same
+                pass  # check anyway
             self._changed.clear()
             await self.visit_all()

@@ -1,4 +1,4 @@
-"""One kind of request that brokers send each other: its number, and how both sides are encoded."""
+"""One kind of request between brokers: its number, and the encodings of request and answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkApi(Generic[Q, A]):
-    """Decoders raise RemoteProtocolError. A broker that asks itself encodes nothing."""
+    """Decoders raise RemoteProtocolError. Requests of a broker to itself are not encoded."""
 
     kind: int
-    """What the frame says; above 0, which is the hello."""
+    """Number in the frame; above 0, which is the hello."""
     name: str
     """For logs."""
     encode_request: Callable[[Q], bytes]

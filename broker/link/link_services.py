@@ -1,12 +1,12 @@
-"""Answers what other brokers ask over a link: the hello, then requests of the kinds served here.
+"""Serves requests of other brokers over a link: the hello, then requests of the registered kinds.
 
-The first request of a connection has to be a hello, to this very process and from a broker that is
-registered: a coordinator whose registration is gone waits until it has renewed it. Whether whoever
-connects may open a link at all is asked before, in `broker/front/handlers/link.py`.
+The first request of a connection must be a hello, addressed to this very process, from a registered
+broker: a coordinator whose registration is gone has to wait until it is registered again. Whether
+the peer may open a link at all is checked before, in `broker/front/handlers/link.py`.
 
-Requests of a connection are answered in their order, each in its own time; the services bound that
-themselves. What a service raises becomes a refusal, of which the other side knows nothing but the
-text: errors that it shall act on are values of the answer.
+Requests of a connection are answered in order. Each service bounds its own time. An error that a
+service raises becomes a refusal, of which the other side only gets the text: errors that the caller
+should act on are values in the answer.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ Answer = Callable[[Sequence[bytes]], None]
 
 
 class ClusterView(Protocol):
-    """The part of the cluster's view that a hello is compared with."""
+    """The part of the cluster's view that a hello is checked against."""
 
     cluster_id: str
     brokers: Mapping[BrokerId, BrokerInfo]
 
 
 class LinkServices:
-    """What this broker does for others, and for itself."""
+    """The services of this broker, for other brokers and for itself."""
 
     def __init__(self, cluster: ClusterView, me: BrokerId, incarnation: str) -> None:
         self._cluster = cluster
@@ -55,11 +55,11 @@ class LinkServices:
         self.incarnation: Final = incarnation
         self._served: dict[int, tuple[LinkApi[Any, Any], Callable[..., Awaitable[Any]]]] = {}
         self._senders: weakref.WeakKeyDictionary[object, BrokerId] = weakref.WeakKeyDictionary()
-        """Who said hello, by connection."""
+        """By connection: the broker that sent the hello."""
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def serve(self, api: LinkApi[Q, A], answer: Callable[[BrokerId, Q], Awaitable[A]]) -> None:
-        """Answer requests of a kind by `answer(who asks, request)`, which may raise QuireError."""
+        """Answer requests of a kind by `answer(sender, request)`, which may raise QuireError."""
         self._served[api.kind] = api, answer
 
     async def call(self, api: LinkApi[Q, A], request: Q) -> A:
@@ -78,7 +78,7 @@ class LinkServices:
     def receive(
         self, connection: object, correlation_id: int, body: memoryview, answer: Answer
     ) -> None:
-        """Take one request of a connection; `answer` is called once, now or later.
+        """Serve one request of a connection; `answer` is called once, now or later.
 
         Raises RemoteProtocolError: the connection must be closed, and `answer` is not called.
         """
@@ -88,9 +88,9 @@ class LinkServices:
             return
         sender = self._senders.get(connection)
         if sender is None:
-            raise RemoteProtocolError("the first message of a link must be a hello")
+            raise RemoteProtocolError("the first request on a link must be a hello")
         if kind not in self._served:
-            raise RemoteProtocolError(f"a link does not carry requests of kind {kind}")
+            raise RemoteProtocolError(f"this broker serves no link requests of kind {kind}")
         api, service = self._served[kind]
         work = self._answer(api, service(sender, api.decode_request(rest)), correlation_id, answer)
         task = background.begin(work, f"link {api.name}")
@@ -101,7 +101,7 @@ class LinkServices:
         try:
             self._check(hello)
         except BrokerError as error:
-            _LOG.warning("link.turned_away broker=%d reason=%r", hello.sender, str(error))
+            _LOG.warning("link.hello_refused broker=%d reason=%r", hello.sender, str(error))
             answer(refusal_frame(correlation_id, str(error)))
         else:
             self._senders[connection] = hello.sender
@@ -111,7 +111,7 @@ class LinkServices:
         if hello.cluster_id != self._cluster.cluster_id:
             raise InvalidRequest(f"this is a broker of cluster {self._cluster.cluster_id}")
         if (hello.receiver, hello.receiver_incarnation) != (self.me, self.incarnation):
-            raise InvalidRequest(f"this is broker {self.me}, run {self.incarnation}")
+            raise InvalidRequest(f"this is broker {self.me}, incarnation {self.incarnation}")
         sender = self._cluster.brokers.get(hello.sender)
         if sender is None or sender.incarnation != hello.sender_incarnation:
             raise NotCoordinator(
@@ -132,7 +132,7 @@ class LinkServices:
             raise
         except QuireError as error:
             frame = refusal_frame(correlation_id, message_of(error))
-        except Exception as error:  # the outermost loop of a request: nothing may escape
+        except Exception as error:  # the outermost level of a request: nothing may escape
             _LOG.exception("link.failed kind=%s", api.name)
             frame = refusal_frame(correlation_id, message_of(error))
         answer(frame)

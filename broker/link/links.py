@@ -1,9 +1,9 @@
-"""Asks other brokers, and this one: one link per broker and kind of work.
+"""Sends requests to other brokers, and to this one: one link per broker and kind of work.
 
-Answers of a link come in the order of its requests, so work that may take its time has a link of
-its own (`lane`). A request to this broker itself goes to its service, without a socket and without
-a copy. Links follow the registrations: one to a process that is gone is closed, and everything on
-it is unanswered.
+Answers on a link come in the order of its requests, so slow work has a link of its own (`lane`). A
+request to this broker itself goes directly to its service, without a socket and without a copy.
+Links follow the registrations: a link to a process that is gone is closed, and all requests on it
+are unanswered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ANSWERED: Final = "answered"
 UNANSWERED: Final = "unanswered"
 UNSENT: Final = "unsent"
 OUTCOMES: Final = (ANSWERED, UNANSWERED, UNSENT)
-"""What becomes of a request: its answer; nobody knows; it was never sent."""
+"""Outcomes of a request: answered; sent, but the outcome is unknown; never sent."""
 
 
 class ClusterBrokers(Protocol):
@@ -52,9 +52,9 @@ class Links:
         config: LinkConfig,
         access: PeerAccess | None = None,
     ) -> None:
-        """`access`: how connections to peers are made."""
+        """`access`: how to connect to peers."""
         self.services = services
-        """What this broker answers, itself and others."""
+        """Services of this broker, for itself and others."""
         self._cluster = cluster
         self._config = config
         self._access = PeerAccess() if access is None else access
@@ -62,14 +62,14 @@ class Links:
         """By broker, incarnation and lane."""
         self._closing = False
         self.outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
-        """Requests to other brokers by what became of them."""
+        """Requests to other brokers by outcome."""
 
     def start(self) -> None:
         """Follow the registrations."""
         self._cluster.add_listener(self._follow)
 
     async def close(self) -> None:
-        """Give up what is asked, and answer nobody."""
+        """Close all links, and stop serving requests."""
         self._closing = True
         self._follow()
         await self.services.close()
@@ -81,14 +81,14 @@ class Links:
 
     @property
     def up_count(self) -> int:
-        """How many connections to other brokers stand."""
+        """How many connections to other brokers are up."""
         return sum(link.is_up for link in self._links.values())
 
     async def ask(self, broker: BrokerId, api: LinkApi[Q, A], request: Q, lane: str = "") -> A:
         """Return a broker's answer.
 
-        Raises PeerUnavailable (nothing was sent) and PeerUnanswered (nobody knows what became of
-        it); of this broker itself, what the service raises.
+        Raises PeerUnavailable (nothing was sent), PeerUnanswered (the outcome is unknown); for this
+        broker itself, whatever the service raises.
         """
         if broker == self.services.me:
             return await self.services.call(api, request)
@@ -97,7 +97,7 @@ class Links:
         def on_done(outcome: memoryview | PeerError) -> None:
             self.outcomes[_name_of(outcome)] += 1
             if future.done():
-                return  # whoever asked is gone
+                return  # the caller was cancelled
             if isinstance(outcome, PeerError):
                 future.set_exception(outcome)
             else:

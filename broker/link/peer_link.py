@@ -1,7 +1,8 @@
-"""Carries requests to one broker: the shell around `core/peer_state.py`, and its connection.
+"""Sends requests to one broker: the shell around `core/peer_state.py`, and its connection.
 
 Every request gets exactly one outcome: the answer's bytes, PeerUnavailable (it was never sent) or
-PeerUnanswered (nobody knows). Connections are kept; one that ends is opened by the next request.
+PeerUnanswered (the outcome is unknown). The connection stays open; after it has ended, the next
+request opens a new one.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from client.wire.kafka.sasl_login import is_login
 _LOG = logging.getLogger(__name__)
 
 OnDone = Callable[[memoryview | PeerError], None]
-"""Gets the answer's bytes, or why there are none."""
+"""Gets the answer's bytes, or the error."""
 
 
 class LinkConnection(asyncio.Protocol):
@@ -60,7 +61,7 @@ class LinkConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
 
     def data_received(self, data: bytes) -> None:
-        """Hand frames on, unless the connection was given up meanwhile."""
+        """Pass frames on, unless the connection was abandoned meanwhile."""
         try:
             frames = self._splitter.feed(data)
         except RemoteProtocolError as error:
@@ -72,8 +73,8 @@ class LinkConnection(asyncio.Protocol):
             self._on_frame(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell once."""
-        self._lose("it closed the connection" if exc is None else str(exc))
+        """Report the loss, once."""
+        self._lose("the peer closed the connection" if exc is None else str(exc))
 
     def send(self, frame: bytes) -> None:
         """Write a frame."""
@@ -81,7 +82,7 @@ class LinkConnection(asyncio.Protocol):
         self._transport.write(frame)
 
     def abandon(self) -> None:
-        """Close, and tell nobody."""
+        """Close the connection without reporting its loss."""
         self._on_lost = None
         if self._transport is not None:
             self._transport.abort()
@@ -104,7 +105,7 @@ class PeerLink:
         config: LinkConfig,
         access: PeerAccess,
     ) -> None:
-        """`hello` is the encoded hello to that very process; `access`: how it is reached."""
+        """`hello`: the encoded hello to that very process. `access`: how to connect to it."""
         self._peer = peer
         self._access = access
         self._hello = hello
@@ -118,23 +119,23 @@ class PeerLink:
         self._timer: asyncio.TimerHandle | None = None
 
     def ask(self, kind: int, body: bytes, on_done: OnDone) -> None:
-        """Send a request; `on_done` is called once, perhaps from in here if it is refused."""
+        """Send a request; `on_done` is called once, possibly before `ask` returns."""
         self._last_id += 1
         self._asked[self._last_id] = request_frame(kind, self._last_id, body), on_done
         self._perform(self._state.ask(self._last_id, self._loop.time()))
 
     @property
     def open_count(self) -> int:
-        """How many requests have no outcome yet, those that wait to be sent too."""
+        """How many requests have no outcome yet, including those that wait to be sent."""
         return len(self._asked)
 
     @property
     def is_up(self) -> bool:
-        """Whether the peer has taken the hello of a connection that stands."""
+        """Whether there is a connection whose hello the peer has accepted."""
         return self._state.phase is PeerPhase.UP
 
     def close(self) -> None:
-        """Give everything up."""
+        """Close the link; requests without an outcome fail."""
         self._perform(self._state.close())
 
     # --- carrying out -------------------------------------------------------------------------
@@ -193,7 +194,7 @@ class PeerLink:
             options = self._access.options(peer)
             await self._loop.create_connection(lambda: connection, peer.host, peer.port, **options)
             login = self._access.login(peer, connection.send, self._on_ready, self._on_refused)
-        except (OSError, ConfigError, ValueError) as error:  # the last: a host that is no name
+        except (OSError, ConfigError, ValueError) as error:  # ValueError: an invalid host name
             connection.abandon()
             self._connecting = None
             self._perform(self._state.on_lost(str(error), self._loop.time()))
@@ -248,7 +249,7 @@ class PeerLink:
 
     def _on_lost(self, reason: str) -> None:
         if self._state.phase is PeerPhase.GREETING:
-            # A broker of another kind, or of a release that knows no link, hangs up on the hello.
+            # A broker of another kind, or of a release without links, closes it on the hello.
             _LOG.warning("link.refused broker=%d reason=%r", self._peer.id, reason)
         self._forget_connection()
         self._perform(self._state.on_lost(reason, self._loop.time()))

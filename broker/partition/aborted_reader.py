@@ -1,9 +1,10 @@
-"""What is aborted in a range of a partition's log: the list that goes with the records of a read.
+"""Finds the aborted transactions in a range of a partition's log: the list that is returned with
+the records of a read.
 
-A range that is decided has one list for ever, so it may be looked up after the records were read.
-It is for this range only (`client/log/aborted_transactions.py` says why). Nothing is scanned: the
-ledger that is written has its list in memory, and those of sealed segments are in snapshots, which
-their facts name. A few of those that were read last are kept.
+The list of a decided range never changes, so it may be looked up after the records were read. It is
+valid for this range only (`client/log/aborted_transactions.py` says why). No log is scanned: the
+list of the active ledger is in memory, and those of sealed segments are in snapshots that their
+facts name. The most recently read ones are cached.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ V = TypeVar("V")
 
 _INDEXES_MAX: Final = 8
 _BLOCKS_MAX: Final = 32
-"""Of sealed segments, for one partition; a block has 24 KB, an index as much or less."""
+"""Cached for the sealed segments of one partition; a block takes 24 KB, an index at most that."""
 
 
 class AbortedReader:
-    """Looks aborted transactions up, for one partition under one leader."""
+    """Looks up aborted transactions of one partition under one leader."""
 
     def __init__(
         self,
@@ -45,22 +46,22 @@ class AbortedReader:
         self._read_entry = read_entry
         self._active: ActiveSegment | None = None
         self._own: dict[LedgerId, SegmentTransactions] = {}
-        """Of ledgers that this leader writes, or has not closed yet."""
+        """By ledger that this leader writes, or has not closed yet."""
         self._indexes: dict[LedgerId, LedgerAborted] = {}
         self._blocks: dict[tuple[LedgerId, EntryId], AbortedBlock] = {}
         """Of sealed segments, least recently used first."""
 
-    # --- what the leader tells ----------------------------------------------------------
+    # --- reports of the leader ----------------------------------------------------------
 
     def on_begun(self, active: ActiveSegment) -> None:
-        """A segment begins. What it lists of earlier ledgers need not be read."""
+        """A segment begins. The indexes of earlier ledgers that it lists need not be read."""
         self._active = active
         self._own[active.ledger_id] = active.transactions
         for ledger_id, index in active.transactions.earlier.items():
             _keep(self._indexes, ledger_id, index, _INDEXES_MAX)
 
     def on_sealed(self, ledger_id: LedgerId) -> None:
-        """A ledger of ours is closed, and its facts are listed."""
+        """A ledger of this leader is closed, and its facts are listed."""
         own = self._own.pop(ledger_id, None)
         if own is not None:
             _keep(self._indexes, ledger_id, own.aborted, _INDEXES_MAX)
@@ -68,7 +69,7 @@ class AbortedReader:
                 _keep(self._blocks, (ledger_id, entry_id), block, _BLOCKS_MAX)
 
     def forget(self, ledger_id: LedgerId) -> None:
-        """A ledger left the list."""
+        """A ledger was removed from the list."""
         self._own.pop(ledger_id, None)
         self._indexes.pop(ledger_id, None)
 
@@ -77,9 +78,10 @@ class AbortedReader:
     def find_now(
         self, listed: SegmentList, start: Offset, end: Offset
     ) -> Sequence[AbortedTransaction] | None:
-        """Return what is aborted in [start, end), by marker; None: it takes I/O to know.
+        """Return the transactions aborted in [start, end), in the order of their markers; None:
+        that takes I/O.
 
-        Everything before `end` is decided.
+        Everything before `end` must be decided.
         """
         active = self._active
         if active is not None and start >= active.base_offset:
@@ -90,7 +92,7 @@ class AbortedReader:
             if segment.base_offset is not None and segment.base_offset <= start:
                 break
         else:
-            return None  # it begins in a page
+            return None  # the range begins in a page of the list
         found: list[AbortedTransaction] = []
         for segment in reversed(segments):
             own = self._own.get(segment.ledger_id)
@@ -111,8 +113,8 @@ class AbortedReader:
     async def find(
         self, listed: SegmentList, start: Offset, end: Offset
     ) -> Sequence[AbortedTransaction]:
-        """Like `find_now`, and read what that takes. `listed` is the list as it is now: a ledger
-        of ours that is closed while others are read has no facts in it.
+        """Like `find_now`, but read what is needed. `listed` is the current list: a ledger of this
+        leader that is closed while others are read has no facts in it.
 
         Raises MetadataError, LogReadFailed, LogCorrupt.
         """
@@ -148,11 +150,11 @@ class AbortedReader:
         return index.within(start, end, blocks)
 
     def _index(self, segment: Segment, own: SegmentTransactions | None) -> LedgerAborted | None:
-        """Return a segment's index; None: it has to be read."""
+        """Return a segment's index; None: it must be read."""
         if own is not None:
             return own.aborted
         if segment.facts is None:
-            return None  # a ledger that was ours: its facts are not listed yet, or never by us
+            return None  # our former ledger: its facts are not in this list
         if _place(segment) is None:
             return NO_TRANSACTIONS.aborted
         index = self._indexes.get(segment.ledger_id)
@@ -173,7 +175,9 @@ class AbortedReader:
     async def _read_index(self, segment: Segment) -> LedgerAborted:
         place = _place(segment)
         if place is None:
-            raise LogReadFailed(f"ledger {segment.ledger_id} is not ours any more, nor sealed")
+            raise LogReadFailed(
+                f"ledger {segment.ledger_id} is not written here any more, and not sealed yet"
+            )
         said = open_snapshot(await self._read_entry(*place)).transactions or NO_TRANSACTIONS
         index = said.index_of(segment.ledger_id, own=place.ledger_id)
         _keep(self._indexes, segment.ledger_id, index, _INDEXES_MAX)
@@ -181,18 +185,18 @@ class AbortedReader:
 
 
 def _place(segment: Segment) -> SnapshotPlace | None:
-    """Return where a segment's aborted transactions are listed; None: there are none."""
+    """Return where a segment's aborted transactions are listed; None: it has none."""
     known = segment.facts.transactions if segment.facts is not None else None
     return None if known is None else known.aborted_at
 
 
 def _is_decided(segment: Segment, end: Offset) -> bool:
-    """Whether no later segment has anything to say about what is before `end`."""
+    """Whether no later segment can have a marker for data before `end`."""
     return segment.facts is not None and segment.facts.stable_offset >= end
 
 
 def _keep(kept: dict[K, V], key: K, value: V, count_max: int) -> None:
-    """Keep a value as the one that was used last, and no more than so many."""
+    """Keep a value as the most recently used one of at most `count_max`."""
     kept.pop(key, None)
     kept[key] = value
     while len(kept) > count_max:

@@ -21,16 +21,16 @@ class LedgerAccess:
 
     @property
     def memory(self) -> HeldMemory:
-        """Where its writers count the bytes of entries until every bookie has answered."""
+        """Counts the bytes of its writers' entries until every bookie has answered."""
         return self._client.memory
 
     @property
     def writable_bookies(self) -> Sequence[BookieId]:
-        """Bookies that take new entries."""
+        """Bookies that accept new entries."""
         return self._client.writable_bookies
 
     def on_bookies_changed(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever bookies come or go."""
+        """Call `listener` whenever bookies join or leave."""
         self._client.on_bookies_changed(listener)
 
     async def create(
@@ -42,7 +42,7 @@ class LedgerAccess:
         write_quorum_min: int,
         custom_metadata: Mapping[str, bytes] | None = None,
     ) -> Writer:
-        """Create a ledger on bookies that are there now."""
+        """Create a ledger on the bookies that are available now."""
         return await self._client.create(
             ensemble_size=ensemble_size,
             write_quorum=write_quorum,
@@ -69,5 +69,5 @@ class LedgerAccess:
         return await self._client.describe(ledger_id)
 
     def ledgers(self) -> AsyncIterator[LedgerId]:
-        """Walk all ledgers of the cluster."""
+        """Iterate over all ledgers of the cluster."""
         return self._client.ledgers()

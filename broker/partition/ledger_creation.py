@@ -1,7 +1,7 @@
-"""Creates a partition's ledgers, and labels them with what they were created for.
+"""Creates a partition's ledgers, and labels them with the partition they were created for.
 
-Takeovers and rolls create; whoever comes across a ledger later, as the sweep of orphans does, reads
-in its custom metadata whose it is.
+Takeovers and rolls create ledgers. Later on, for example in the sweep of orphans, the custom
+metadata of a ledger tells which partition it belongs to.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEADER_EPOCH: Final = "quire.leader_epoch"
 
 
 def ledger_labels(topic: TopicInfo, index: int, epoch: LeaderEpoch) -> dict[str, bytes]:
-    """Return the custom metadata that tells what a ledger was created for."""
+    """Return the custom metadata that says what a ledger is created for."""
     return {
         APPLICATION: APPLICATION_NAME,
         TOPIC_ID: topic.id_text.encode(),
@@ -37,9 +37,8 @@ async def create_ledger(
 ) -> Writer:
     """Create a ledger for a partition, with the topic's quorums.
 
-    While bookies are missing it has fewer copies, but never fewer than must be durable before an
-    acknowledgement; see `under_replicated_roller.py` for what follows. Raises LedgerError,
-    MetadataError.
+    If there are too few bookies it has fewer copies, but never fewer than the ack quorum; see
+    `under_replicated_roller.py` for what happens then. Raises LedgerError, MetadataError.
     """
     writer = await ledgers.create(
         ensemble_size=topic.ensemble_size,

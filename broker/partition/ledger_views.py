@@ -1,11 +1,11 @@
-"""One ledger of a partition, open for reading: a reader, and what is known of places in it.
+"""One ledger of a partition, open for reading: a reader, and the known positions of offsets in it.
 
-Covers the decision which entries to read for an offset or a timestamp. A ledger that this broker
-writes comes with indexes that grow as it writes. Any other one is closed, and opening it reads
-nothing: it begins where the segment list says, bisection finds any other offset, and every search
-and every read adds the places it comes across, so whoever reads on searches no more. Timestamps
+Decides which entries to read for an offset or a timestamp. A ledger that this broker writes has
+indexes that grow with it. Any other ledger is closed, and opening it reads nothing: the segment
+list says at which offset it begins, bisection finds any other offset, and every search and read
+adds the positions that it finds, so that sequential readers need no further searches. Timestamps
 cannot be bisected: for them the ledger's last snapshot, which lists the snapshots before it, is
-read back once.
+read once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from client.wire.bookkeeper.entry import Entry
 
 _ENTRY_BYTES_GUESS: Final = 16 * 1024
 _INSIDE_COUNT_MAX: Final = 1024
-"""More readers than that rarely go on in one ledger at a time."""
+"""Rarely do more readers than that read one ledger at a time."""
 
 
 async def replay_ledger(reader: Reader, limits: LogLimits, now_ms: int) -> LedgerTail:
@@ -50,29 +50,28 @@ class LedgerView:
         limits: LogLimits,
         ahead: ReadAhead,
     ) -> None:
-        """`timestamps` None: to be read from the ledger, which is closed, if they are needed."""
+        """`timestamps` None: the ledger is closed, and they are read from it when needed."""
         self.reader = reader
         self._offsets = offsets
         self._timestamps = timestamps
         self._limits = limits
         self._ahead = ahead.of(reader)
         self._inside = SparseIndex(_INSIDE_COUNT_MAX)
-        """Where reads stopped in the middle of an entry: offset -> the entry."""
+        """Offset -> entry, where reads stopped in the middle of an entry."""
 
     @classmethod
     def of_closed(
         cls, reader: Reader, base_offset: Offset | None, limits: LogLimits, ahead: ReadAhead
     ) -> LedgerView:
-        """Make a view of a closed ledger that begins at `base_offset`, if that is known."""
+        """Create a view of a closed ledger. `base_offset`: its first offset, if known."""
         offsets = SparseIndex()
         if base_offset is not None:
             offsets.add(base_offset, EntryId(0))
         return cls(reader, offsets, None, limits, ahead)
 
     async def find(self, offset: Offset) -> tuple[EntryId, int]:
-        """Return (entry, span): the batch that holds `offset` is within `span` from that entry.
-
-        Internal entries directly before the batch do not count.
+        """Return (entry, span): the batch with `offset` is in the `span` entries from `entry` on,
+        not counting internal entries directly before the batch.
         """
         known = self._offsets.at(offset)
         if known is None:
@@ -116,7 +115,7 @@ class LedgerView:
         return timestamps
 
     def run_length(self, size_max: int) -> int:
-        """Guess how many entries make up `size_max` bytes; at least one."""
+        """Estimate how many entries make up `size_max` bytes; at least one."""
         count = self.reader.last_entry + 1
         average = self.reader.length // count if count else 0
         return min(
@@ -124,15 +123,17 @@ class LedgerView:
         )
 
     def learn(self, entry: Entry) -> None:
-        """Remember where an entry is, for searches to come."""
+        """Remember the offset of an entry for later searches."""
         self._offsets.add(first_offset(entry.payload), entry.entry_id)
 
     def learn_inside(self, offset: Offset, entry: Entry) -> None:
-        """Remember that an entry holds the batch at `offset`: who stopped there goes on there."""
+        """Remember that an entry holds the batch at `offset`: a read that stopped there will be
+        continued there."""
         self._inside.add(offset, entry.entry_id)
 
     def learn_next(self, offset: Offset, entry_id: EntryId) -> None:
-        """Remember that an entry, if there is one, begins with `offset`: those before end there."""
+        """Remember that an entry, if it exists, begins with `offset`: the previous one ends
+        there."""
         if entry_id <= self.reader.last_entry:
             self._offsets.add(offset, entry_id)
 
@@ -144,10 +145,10 @@ class LedgerView:
             raise LogReadFailed(f"ledger {self.reader.ledger_id}: {error!r}") from error
 
     def stopped(self, began: EntryId, at: EntryId, count: int, rest: Sequence[Entry] = ()) -> None:
-        """A read that began at an entry stopped at another one and would go on with so many: read
-        ahead if somebody does that again and again. `rest`: what it has from there on."""
+        """A read from entry `began` stopped at entry `at` and would continue with `count` entries:
+        read ahead if reads do that repeatedly. `rest`: entries from `at` on that it has already."""
         self._ahead.stopped(began, at, count, rest)
 
     def close(self) -> None:
-        """Forget what was read ahead."""
+        """Drop what was read ahead."""
         self._ahead.close()

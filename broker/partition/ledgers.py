@@ -1,7 +1,7 @@
-"""What a broker needs of a ledger client, as a seam.
+"""The interface of the ledger client that a broker needs.
 
-`client.ledger.client.LedgerClient` is the real one; tests put an in-memory service behind the
-same shape. Nothing here adds meaning: see the ledger client for the contracts.
+`client.ledger.client.LedgerClient` implements it; tests use an in-memory implementation. Nothing is
+added here: see the ledger client for the contracts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Reader(Protocol):
 
     @property
     def last_entry(self) -> EntryId:
-        """Last entry that may be read; -1: none."""
+        """Last readable entry; -1: none."""
         ...
 
     @property
@@ -43,13 +43,13 @@ class Reader(Protocol):
         ...
 
     async def read_some(self, first: EntryId, last: EntryId) -> Sequence[Entry]:
-        """Read from `first` on, at least one entry and no more than a few megabytes or a few
-        entries, up to `last`. Raises LedgerError."""
+        """Read from `first` up to `last` at most: at least one entry, but no more than a few
+        megabytes or a few entries. Raises LedgerError."""
         ...
 
 
 class Room(Protocol):
-    """How much one writer may have under way."""
+    """How much one writer may have in flight."""
 
     @property
     def is_free(self) -> bool:
@@ -58,11 +58,11 @@ class Room(Protocol):
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other writer of this process has added anything of late."""
+        """Whether no other writer of this process has added anything recently."""
         ...
 
     def on_free(self, call: Callable[[], None]) -> None:
-        """Call once, later on the loop, when there is room again or the writer has ended."""
+        """Call `call` once, later, when there is room again or the writer has ended."""
         ...
 
 
@@ -81,22 +81,22 @@ class Writer(Protocol):
 
     @property
     def is_ended(self) -> bool:
-        """Whether it failed, or was closed or abandoned: `add` would raise."""
+        """Whether it has failed, or was closed or abandoned: `add` would raise."""
         ...
 
     @property
     def suspended(self) -> Sequence[BookieId]:
-        """Members that get no entries now, because nobody could replace them."""
+        """Ensemble members that get no entries now, because there was no replacement."""
         ...
 
     @property
     def lost_members(self) -> Sequence[BookieId]:
-        """Members of its ensemble that are not registered."""
+        """Ensemble members that are no longer registered."""
         ...
 
     @property
     def room(self) -> Room:
-        """What says whether the next entry should be added now."""
+        """Tells whether the next entry should be added now."""
         ...
 
     def add(self, payload: Sequence[Buffer], on_done: AddDone) -> EntryId:
@@ -108,11 +108,11 @@ class Writer(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Stop using the ledger; whoever opens the partition next recovers it."""
+        """Stop using the ledger; the partition's next leader recovers it."""
         ...
 
     def reader(self) -> Reader:
-        """Read what is confirmed of this ledger while it is being written."""
+        """Return a reader of the confirmed entries while the ledger is being written."""
         ...
 
 
@@ -121,21 +121,21 @@ class Ledgers(Protocol):
 
     @property
     def stats(self) -> LedgerStats:
-        """What is counted of them."""
+        """Their counters."""
         ...
 
     @property
     def memory(self) -> HeldMemory:
-        """Where its writers count the bytes of entries until every bookie has answered."""
+        """Counts the bytes of its writers' entries until every bookie has answered."""
         ...
 
     @property
     def writable_bookies(self) -> Sequence[BookieId]:
-        """Bookies that take new entries."""
+        """Bookies that accept new entries."""
         ...
 
     def on_bookies_changed(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever bookies come or go."""
+        """Call `listener` whenever bookies join or leave."""
         ...
 
     async def create(
@@ -147,10 +147,10 @@ class Ledgers(Protocol):
         write_quorum_min: int,
         custom_metadata: Mapping[str, bytes] = ...,
     ) -> Writer:
-        """Create a ledger on bookies that are there now.
+        """Create a ledger on the bookies that are available now.
 
-        With fewer bookies than it should have, it gets fewer copies, at least
-        `write_quorum_min`. Raises LedgerError, MetadataError.
+        If there are too few, it gets fewer copies, but at least `write_quorum_min`. Raises
+        LedgerError, MetadataError.
         """
         ...
 
@@ -163,7 +163,7 @@ class Ledgers(Protocol):
         ...
 
     async def delete(self, ledger_id: LedgerId) -> None:
-        """Delete the ledger; a missing one raises NoSuchLedger."""
+        """Delete the ledger. Raises NoSuchLedger if it does not exist."""
         ...
 
     async def describe(self, ledger_id: LedgerId) -> LedgerMetadata:
@@ -171,5 +171,5 @@ class Ledgers(Protocol):
         ...
 
     def ledgers(self) -> AsyncIterator[LedgerId]:
-        """Walk all ledgers of the cluster."""
+        """Iterate over all ledgers of the cluster."""
         ...

@@ -1,9 +1,9 @@
-"""Reads of a partition that the tail cache cannot serve: from an offset, or a timestamp, to whole
-batches in ledgers.
+"""Reads a partition's ledgers: finds the batches at an offset or a timestamp that the tail cache
+does not have.
 
-It walks the segment list it is given, opens ledgers as they are needed, and keeps a few of them
-open. Nothing at or above the bound it is given, the high watermark at the time of the call, is
-ever returned.
+It goes through the given segment list, opens ledgers when they are needed, and keeps a few of them
+open. It never returns anything at or above the given bound, the high watermark at the time of the
+call.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class LogReader:
         self._services = services
         self._pages = pages
         self._active: ActiveSegment | None = None
-        """The segment that is written now."""
+        """The segment that is being written."""
         self._views: dict[LedgerId, LedgerView] = {}
         """Least recently used first."""
         self._own: dict[LedgerId, LedgerView] = {}
-        """Ledgers this leader writes."""
+        """Ledgers that this leader writes."""
         self._aborted = AbortedReader(pages, self._read_entry)
 
     def add_own(self, writer: Writer, active: ActiveSegment) -> None:
-        """The ledger that this leader writes now: read it through its writer, search its own
-        index."""
+        """Add the ledger that this leader writes now: it is read through its writer, and searched
+        by its own indexes."""
         self._active = active
         self._aborted.on_begun(active)
         self._own[writer.ledger_id] = LedgerView(
@@ -61,14 +61,14 @@ class LogReader:
         )
 
     def on_sealed(self, ledger_id: LedgerId) -> None:
-        """A ledger of ours is closed: it is one of many now, kept open while it is used."""
+        """A ledger of this leader was closed: it is now cached like any other one."""
         view = self._own.pop(ledger_id, None)
         if view is not None:
             self._views[ledger_id] = view
         self._aborted.on_sealed(ledger_id)
 
     def forget(self, ledger_ids: Iterable[LedgerId]) -> None:
-        """Ledgers that left the list."""
+        """Forget ledgers that were removed from the list."""
         for ledger_id in ledger_ids:
             for views in (self._own, self._views):
                 view = views.pop(ledger_id, None)
@@ -77,7 +77,7 @@ class LogReader:
             self._aborted.forget(ledger_id)
 
     def close(self) -> None:
-        """The partition is not led here any more: forget what was read ahead."""
+        """The partition is no longer led here: drop what was read ahead."""
         self.forget([*self._own, *self._views])
 
     async def read(
@@ -89,9 +89,9 @@ class LogReader:
         *,
         at_least_one: bool,
     ) -> Fetched:
-        """Return whole batches from the one that holds `offset` on, all of them below `limit`.
+        """Return whole batches below `limit`, from the batch that holds `offset` onwards.
 
-        At most `size_max` bytes, except that `at_least_one` batch comes whatever its size.
+        At most `size_max` bytes, except that `at_least_one` batch is returned whatever its size.
         Raises LogReadFailed, LogCorrupt.
         """
         if offset >= limit:
@@ -111,10 +111,10 @@ class LogReader:
                 raise LogCorrupt(f"ledger {segment.ledger_id} has no batch at offset {offset}")
             if end >= limit:
                 return Fetched([], offset, 0)
-            place = end  # NEXT-SEGMENT: compaction has left nothing from the offset on
+            place = end  # NEXT-SEGMENT: compaction has removed everything from the offset on
 
     def with_aborted(self, listed: SegmentList, offset: Offset, fetched: Fetched) -> Fetched | None:
-        """Add what is aborted in what was read from `offset` on; None: it takes I/O to know."""
+        """Add the aborted transactions of what was read from `offset` on; None: that takes I/O."""
         if not fetched.buffers:
             return fetched
         aborted = self._aborted.find_now(listed, offset, fetched.next_offset)
@@ -123,7 +123,7 @@ class LogReader:
         return fetched._replace(aborted=aborted) if aborted else fetched
 
     async def find_aborted(self, listed: SegmentList, offset: Offset, fetched: Fetched) -> Fetched:
-        """Like `with_aborted`, and read what that takes. Raises LogReadFailed, LogCorrupt."""
+        """Like `with_aborted`, but read what is needed. Raises LogReadFailed, LogCorrupt."""
         if not fetched.buffers:
             return fetched
         aborted = await self.aborted_in(listed, offset, fetched.next_offset)
@@ -132,8 +132,8 @@ class LogReader:
     async def aborted_in(
         self, listed: SegmentList, start: Offset, end: Offset
     ) -> Sequence[AbortedTransaction]:
-        """Return what is aborted in [start, end), all of which is decided, by marker. `listed` is
-        the list as it is now. Raises LogReadFailed, LogCorrupt."""
+        """Return the transactions aborted in [start, end), in the order of their markers. The whole
+        range must be decided; `listed` is the current list. Raises LogReadFailed, LogCorrupt."""
         try:
             return await self._aborted.find(listed, start, end)
         except MetadataError as error:
@@ -147,7 +147,7 @@ class LogReader:
         limit: Offset,
         opened: OpenedRecords,
     ) -> tuple[Offset, int] | None:
-        """Return (offset, timestamp) of the first record in range that is not older.
+        """Return (offset, timestamp) of the first record in [log_start, limit) that is not older.
 
         Raises LogReadFailed, LogCorrupt.
         """
@@ -177,7 +177,7 @@ class LogReader:
         return sealed_ms if self._active is None else max(sealed_ms, self._active.max_timestamp_ms)
 
     def _newest_ms(self, segment: Segment) -> float:
-        """Return the largest timestamp in a segment, as far as that is known."""
+        """Return the largest timestamp in a segment; infinite if it is not known."""
         if segment.facts is not None:
             return segment.facts.max_timestamp_ms
         if self._active is not None and segment.ledger_id == self._active.ledger_id:
@@ -210,7 +210,7 @@ class LogReader:
     async def _read_ledger(
         self, view: LedgerView, offset: Offset, limit: Offset, size_max: int, *, at_least_one: bool
     ) -> Fetched | None:
-        """Return batches from the first one that ends after `offset` on; None: there is none."""
+        """Return batches from the first one that ends after `offset`; None: there is none."""
         last = view.reader.last_entry
         if last < 0:
             return None
@@ -254,7 +254,7 @@ class LogReader:
         limit: Offset,
         opened: OpenedRecords,
     ) -> tuple[Offset, int] | None:
-        """Go through the batches from the last place that is certainly before the timestamp."""
+        """Scan batches from the last position that is certainly before the timestamp."""
         entry_id = await view.before_timestamp(timestamp_ms)
         count = view.run_length(_SCAN_BYTES)
         while entry_id <= view.reader.last_entry:
@@ -283,9 +283,9 @@ class LogReader:
     ) -> tuple[Offset, int] | None:
         """Return the first record that is not older.
 
-        Where the producer's records cannot be opened, or only by looking at more bytes or records
-        than is right, it is the whole batch, whose header says that it has one: a producer must not
-        make the partition unsearchable, and whoever reads from there on misses nothing.
+        If the records cannot be decoded, or not within the limits, return the begin of the batch,
+        whose header says that it has such a record: a producer must not make the partition
+        unsearchable, and a consumer that reads from there misses nothing.
         """
         whole = max(header.base_offset, log_start), header.max_timestamp
         if header.has_log_append_time or not opened.take(header.record_count):
@@ -297,12 +297,12 @@ class LogReader:
 
 
 def _no_page(error: MetadataError) -> LogReadFailed:
-    """A trim may have deleted the page meanwhile: who asks again goes by the list as it is then."""
-    return LogReadFailed(f"a page of the segment list: {error!r}")
+    """A trim may have deleted the page meanwhile: a retry uses the current list."""
+    return LogReadFailed(f"cannot read a page of the segment list: {error!r}")
 
 
 def _batches(entry: Entry) -> Iterator[tuple[memoryview, BatchHeader]]:
-    """Walk the batches of an entry; an internal entry has none."""
+    """Iterate over the batches of an entry; an internal entry has none."""
     if is_internal(entry.payload):
         return
     for at, header in batch_headers(entry.payload):

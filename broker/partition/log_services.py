@@ -1,4 +1,4 @@
-"""What a partition gets from the broker it lives in: one bundle, the same for all of them."""
+"""The services that a broker provides to its partitions: one bundle, the same for all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from client.segments.pages import PageCache
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LogServices:
-    """The outside world of partitions; simulations put their own behind each field."""
+    """Everything outside of a partition; simulations replace each field."""
 
     store: MetadataStore
     ledgers: Ledgers
@@ -30,18 +30,18 @@ class LogServices:
     cache: TailCache
     lease: SessionLease
     turns: Turns = dataclasses.field(default_factory=Turns)
-    """Where long work waits; one for the whole process."""
+    """Turns of the loop for long work; one for the whole process."""
     sends: SendTurns = dataclasses.field(default_factory=SendTurns)
-    """In which partitions hand large entries to their ledgers; one for the whole process."""
+    """Turns in which partitions send large entries; one for the whole process."""
     pages: PageCache = dataclasses.field(default_factory=PageCache)
-    """Of segment lists, for all partitions together."""
+    """Pages of segment lists, of all partitions together."""
     ahead: ReadAhead = dataclasses.field(default_factory=ReadAhead)
     coordinators: PluggedVerifier = dataclasses.field(default_factory=PluggedVerifier)
-    """Whom partitions ask before they take the first batch of a transaction."""
+    """Verifies the first batch of each transaction."""
     limits: LogLimits = dataclasses.field(default_factory=LogLimits)
     metrics: Metrics = dataclasses.field(default_factory=Metrics)
     requests: GroupedRequests = dataclasses.field(init=False)
-    """To the metadata store, of many partitions together."""
+    """Requests to the metadata store, grouped over partitions."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "requests", GroupedRequests(self.store))

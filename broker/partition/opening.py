@@ -1,6 +1,6 @@
-"""Carries out a takeover: does what `core/takeover.py` asks, step by step, and reports back.
+"""Carries out a takeover: the steps of `core/takeover.py`, one at a time.
 
-It decides nothing: which step follows which is the core's business.
+It decides nothing: the core says which step is next.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Opened(NamedTuple):
-    """What a won takeover hands to the new leader."""
+    """The result of a successful takeover, for the new leader."""
 
     segments: SegmentList
     version: int
@@ -63,7 +63,7 @@ class Opened(NamedTuple):
     fold: LogFold
     """Of the log up to its end."""
     earlier: Mapping[LedgerId, LedgerAborted]
-    """What is aborted in ledgers before ours, for our first snapshot."""
+    """Aborted transactions of earlier ledgers, for our first snapshot."""
 
 
 class Opening:
@@ -79,7 +79,7 @@ class Opening:
     ) -> None:
         """`is_claimed`: whether we hold the owner ephemeral and are still the preferred leader.
 
-        `replays`: held while the log's end is read back.
+        `replays`: entered while the end of the log is replayed.
         """
         self._services = services
         self._topic = topic
@@ -92,7 +92,7 @@ class Opening:
         self._writer: Writer | None = None
 
     async def run(self) -> Opened:
-        """Take over. Raises NotLeader when it did not work; LogCorrupt when it cannot."""
+        """Take over. Raises NotLeader if it failed; LogCorrupt if it cannot succeed."""
         try:
             return self._opened(await self._serve())
         except BaseException:
@@ -141,7 +141,7 @@ class Opening:
             case Claim():
                 if self._is_claimed():
                     return takeover.on_claimed()
-                return takeover.on_failed("not wanted any more")
+                return takeover.on_failed("this broker should no longer lead the partition")
             case ReadList():
                 return takeover.on_list(*await self._node.read())
             case Recover(ledger_id):
@@ -165,8 +165,8 @@ class Opening:
         try:
             self._readers[ledger_id] = await self._services.ledgers.recover(ledger_id)
         except NoSuchLedger:
-            # A trim by the leader that we are about to replace deletes ledgers, and changes the
-            # list first. If the list is unchanged the ledger is missing, and nobody may skip it.
+            # A trim by the leader that we are about to replace deletes ledgers, but changes the
+            # list first. If the list is unchanged, the ledger is missing and must not be skipped.
             _, version = await self._node.read_back()
             if not self._takeover.is_current(version):
                 return self._takeover.on_failed("the segment list changed")

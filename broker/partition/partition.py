@@ -1,9 +1,9 @@
 """One partition that this broker leads.
 
-This is the shell around `core/leader.py`, which decides: futures, metrics and logs are here.
-Changes of the log are an object of their own, `changes`; so are reads, `reader`, room for appends,
-`admission`, questions about the bookies behind the partition, `replication`, and how much it holds,
-`usage`. The way here is `opening.py`.
+This is the shell around `core/leader.py`, which makes the decisions; futures, metrics and logs are
+here. Other objects are responsible for changes of the log (`changes`), reads (`reader`), room for
+appends (`admission`), the replication of the active ledger (`replication`), and size and usage
+(`usage`). A partition is opened by `opening.py`.
 """
 
 from __future__ import annotations
@@ -63,11 +63,12 @@ __all__ = ["HIGH_WATERMARK", "Append", "Fetched", "Partition", "State"]
 _LOG = logging.getLogger(__name__)
 
 _LIST_BYTES_MAX: Final = NODE_BYTES_MAX - 100_000
-"""A longer list is not rolled any further, so that takeovers still find room in the node."""
+"""A partition with a longer list is not rolled any more, so that takeovers still have room in the
+node."""
 
 
 class Partition:
-    """Appends to one led partition, and changes of its log."""
+    """One led partition: appends, and changes of its log."""
 
     def __init__(self, services: LogServices, topic: TopicInfo, index: int, opened: Opened) -> None:
         """Begin to lead; the first entry of the ledger, a snapshot, is sent at once."""
@@ -75,7 +76,7 @@ class Partition:
         self.index = index
         self.leader_epoch: LeaderEpoch = opened.segments.leader_epoch
         self.on_ended: Callable[[], None] | None = None
-        """Called once if leadership ends for another reason than `close`."""
+        """Called once if the leadership ends for another reason than `close`."""
         self._services = services
         self._waits = ReadableWaits()
         now = Now(services.clock.now_ms(), asyncio.get_running_loop().time())
@@ -136,7 +137,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Bound of read_committed reads."""
+        """End of what read_committed reads may return."""
         return self._leader.log.offsets.last_stable
 
     @property
@@ -145,16 +146,17 @@ class Partition:
         return self._leader.log.offsets.log_end
 
     def configure(self, topic: TopicInfo) -> None:
-        """Follow the topic's configuration as it is now."""
+        """Apply the topic's current configuration."""
         self.topic = topic
         self.changes.configure(topic)
         self._leader.configure(topic.config)
 
     def check_leading(self) -> None:
-        """Raise NotLeader unless we may speak for the partition: open, and our session alive."""
+        """Raise NotLeader unless we may answer for the partition: it is open, and the session
+        lease is valid."""
         self._leader.check_open()
         if not self._services.lease.is_valid(self._runner.now_s()):
-            raise NotLeader(f"{self.name}: the metadata session is in doubt")
+            raise NotLeader(f"{self.name}: the metadata session may have expired")
 
     # --- append -------------------------------------------------------------------------
 
@@ -166,19 +168,19 @@ class Partition:
         are_keys_checked: bool = False,
         transaction: ProducerTransaction | None = None,
     ) -> Append:
-        """Check a batch, give it offsets and enqueue it; its bytes must not change afterwards.
+        """Check a batch, assign its offsets and enqueue it; its bytes must not change afterwards.
 
-        Returns at once; see `Append`. A duplicate returns the append that it repeats, or a
-        completed one; a batch of a `transaction` that is not open here yet, a `HeldAppend`, which
-        has its offsets later. Raises NotLeader, Overloaded, NotEnoughReplicas, the InvalidRecord
-        and SequenceError families; nothing was applied then. Who can wait asks `admission.has_room`
-        first, and takes the steps of `admission.key_check`.
+        Returns at once; see `Append`. Returns the original append for a duplicate, or a completed
+        one; for a batch of a `transaction` that is not open here yet, a `HeldAppend`, which gets
+        its offsets later. Raises NotLeader, Overloaded, NotEnoughReplicas, the InvalidRecord and
+        SequenceError families; nothing was applied then. Callers that can wait use
+        `admission.has_room` and `admission.key_check` first.
         """
         if transaction is not None and not self.transactions.are_served:
             transaction = None
         leader = self._leader
         if self._sender.steps.writer.is_ended and leader.state is State.OPEN:
-            self.resign(f"ledger {leader.log.active.ledger_id} takes no more entries")
+            self.resign(f"ledger {leader.log.active.ledger_id} accepts no more entries")
         end = leader.log.offsets.log_end
         try:
             append, effects = leader.append(
@@ -192,7 +194,7 @@ class Partition:
         except SequenceError as error:
             self._log_refusal(batch, error)
             raise
-        if append.base_offset == end:  # else it repeats one
+        if append.base_offset == end:  # otherwise it is a duplicate
             self._sender.on_accepted(append.size)
         elif transaction is not None and isinstance(append, HeldAppend):
             self.transactions.on_held(append)
@@ -201,7 +203,7 @@ class Partition:
         return append
 
     def _log_refusal(self, batch: Buffer, error: SequenceError) -> None:
-        """It costs a producer its epoch, or its life."""
+        """Log the refusal: it costs the producer its epoch, or makes it fail."""
         if isinstance(error, InvalidTransactionState):
             return
         header = parse_header(batch)
@@ -215,10 +217,10 @@ class Partition:
     def on_high_watermark(
         self, above: Offset, call: Callable[[], None], *, read_committed: bool = False
     ) -> Callable[[], None]:
-        """Call once the high watermark is greater than `above`, or leadership has ended; of
-        `read_committed` readers, the last stable offset.
+        """Call `call` once the high watermark is above `above`, or the leadership has ended; for
+        `read_committed`, once the last stable offset is.
 
-        The call comes later, never from in here. Returns a function that cancels the wait.
+        `call` is called later, never before this returns. Returns a function that cancels the wait.
         """
         waits = self._waits.stable if read_committed else self._waits.confirmed
         reached = self.last_stable_offset if read_committed else self.high_watermark
@@ -229,9 +231,9 @@ class Partition:
     # --- the end ------------------------------------------------------------------------
 
     async def close(self, timeout_s: float) -> None:
-        """Hand over in peace: confirm what was accepted, close the ledger.
+        """End the leadership gracefully: confirm what was accepted, close the ledger.
 
-        What cannot be confirmed within the timeout fails with an unknown outcome, and the next
+        Appends that are not confirmed within the timeout fail with an unknown outcome, and the next
         leader recovers the ledger.
         """
         if self.is_open:
@@ -239,18 +241,18 @@ class Partition:
             try:
                 async with asyncio.timeout(timeout_s):
                     done = self.changes.ask(Close)
-                    self.admission.look()  # nobody waits for room any longer
+                    self.admission.look()  # ends all waits for room
                     error = await done
                     if error is not None:
                         raise error
             except (LedgerError, MetadataError, BrokerError, TimeoutError) as error:
-                reason = f"not closed in peace: {error!r}"
+                reason = f"not closed gracefully: {error!r}"
             finally:
                 self.resign(reason)
         await self.changes.wait_idle()
 
     def resign(self, reason: str) -> None:
-        """Stop leading at once. What is not confirmed fails with an unknown outcome."""
+        """Stop leading at once. Unconfirmed appends fail with an unknown outcome."""
         self._runner.run(self._leader.end(reason))
 
     def _resign_for(self, reason: str) -> LeadershipLost:
@@ -260,14 +262,14 @@ class Partition:
     # --- inputs -------------------------------------------------------------------------
 
     def _on_added(self, _entry_id: EntryId, error: LedgerError | None) -> None:
-        """The ledger settled its oldest entry."""
+        """The ledger has confirmed its oldest entry, or failed."""
         if error is not None:
             self.resign(f"add failed: {error!r}")
         else:
             self._runner.run(self._leader.on_confirmed())
 
     def _on_refused(self, error: LedgerError) -> None:
-        """The ledger takes no more entries."""
+        """The ledger accepts no more entries."""
         self.resign(f"add refused: {error!r}")
 
     def _on_outcome(self, outcome: StepOutcome) -> None:
@@ -331,7 +333,7 @@ class Partition:
 
 
 def _leader_of(name: str, services: LogServices, opened: Opened, now: Now) -> PartitionLeader:
-    """Return the leader that continues the log where the takeover found its end."""
+    """Return a leader that continues the log at the end that the takeover found."""
     segments, limits = opened.segments, services.limits
     end = opened.log_end_offset
     active = ActiveSegment(opened.writer.ledger_id, end, now.ms, limits)

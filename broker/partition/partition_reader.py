@@ -1,9 +1,9 @@
 """Reads of a partition that this broker leads: records, timestamps, ends of epochs.
 
-What was confirmed last comes from memory (`tail_cache.py`), the rest from ledgers
+The newest confirmed batches come from memory (`tail_cache.py`), the rest from ledgers
 (`log_reader.py`). Nothing at or above the high watermark is ever returned, and nothing at all
-unless our leadership is beyond doubt (rule LEASE). The leader tells what is confirmed, listed and
-dropped; nothing here changes anything of it.
+unless the session lease is valid (rule LEASE). The leader reports what was confirmed, listed and
+dropped; reads change nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Offsets(Protocol):
 
     @property
     def last_stable(self) -> Offset:
-        """Bound of read_committed reads."""
+        """End of what read_committed reads may return."""
         ...
 
     @property
@@ -65,8 +65,8 @@ class PartitionReader:
         check_leading: Callable[[], None],
         resign: Callable[[str], LeadershipLost],
     ) -> None:
-        """`check_leading` raises NotLeader unless we may speak for the partition. `resign` ends
-        the leadership, and returns what to say."""
+        """`check_leading` raises NotLeader unless we may answer for the partition. `resign` ends
+        the leadership, and returns the error to raise."""
         self._node = node
         self._segments = segments
         self._offsets = offsets
@@ -75,37 +75,37 @@ class PartitionReader:
         self._limits = services.limits
         self._tail = services.cache.tail()
         self.log = LogReader(services, node.pages)
-        """Reads by a list of segments."""
+        """Reads the ledgers of a segment list."""
         self._swaps = 0
-        """How often compacted segments took the place of others."""
+        """How often segments were replaced by compacted ones."""
 
-    # --- what the leader tells ----------------------------------------------------------
+    # --- reports of the leader ----------------------------------------------------------
 
     def on_confirmed(self, appends: Iterable[Append]) -> None:
-        """These may be read from now on; they continue those before."""
+        """These may be read from now on; they follow the previous ones without a gap."""
         for append in appends:
             self._tail.add(append.base_offset, append.end_offset, append.buffers, append.size)
 
     def on_segment_begun(self, writer: Writer, active: ActiveSegment) -> None:
-        """The segment that is written now: read it through its ledger's writer."""
+        """A segment begins: read it through the writer of its ledger."""
         self.log.add_own(writer, active)
 
     def on_listed(self, segments: SegmentList) -> None:
-        """Go by this list from now on."""
+        """Use this list from now on."""
         self._segments = segments
 
     def on_sealed(self, ledger_id: LedgerId) -> None:
-        """A ledger of ours is closed."""
+        """A ledger of this leader was closed."""
         self.log.on_sealed(ledger_id)
 
     def forget(self, ledger_ids: Iterable[LedgerId], compacted_below: Offset = FIRST) -> None:
-        """These ledgers left the list; what is below an offset was compacted."""
+        """These ledgers were removed from the list; everything below an offset was compacted."""
         self._swaps += compacted_below > FIRST
         self._tail.drop_below(compacted_below)
         self.log.forget(ledger_ids)
 
     def close(self) -> None:
-        """The partition is not led here any more."""
+        """The partition is no longer led here."""
         self.log.close()
         self._tail.clear()
 
@@ -114,7 +114,7 @@ class PartitionReader:
     def read_cached(
         self, offset: Offset, size_max: int, *, at_least_one: bool, read_committed: bool
     ) -> Fetched | None:
-        """Like `read`, without waiting; None: it takes I/O, or the offset is out of range."""
+        """Like `read`, without waiting; None: that takes I/O, or the offset is out of range."""
         self._check_leading()
         offsets = self._offsets
         limit = offsets.last_stable if read_committed else offsets.high_watermark
@@ -130,11 +130,13 @@ class PartitionReader:
     async def read(
         self, offset: Offset, size_max: int, *, at_least_one: bool, read_committed: bool
     ) -> Fetched:
-        """Return whole batches from the one that holds `offset` on, below the high watermark; for
-        `read_committed` below the last stable offset, with what is aborted in them.
+        """Return whole batches below the high watermark, from the batch that holds `offset`
+        onwards; for `read_committed` below the last stable offset, with the aborted transactions in
+        them.
 
-        At most `size_max` bytes, except that `at_least_one` batch comes whatever its size.
-        Raises NotLeader, OffsetOutOfRange (confirmed), LogReadFailed, LogCorrupt.
+        At most `size_max` bytes, except that `at_least_one` batch is returned whatever its size.
+        Raises NotLeader, OffsetOutOfRange (after checking that we still lead), LogReadFailed,
+        LogCorrupt.
         """
         cached = self.read_cached(
             offset, size_max, at_least_one=at_least_one, read_committed=read_committed
@@ -159,24 +161,24 @@ class PartitionReader:
                 if listed is self._segments:
                     raise
                 swaps = -1  # LIST-ANEW
-            if offset < offsets.log_start:  # since it was read
+            if offset < offsets.log_start:  # trimmed meanwhile
                 raise await self.out_of_range(offset)
-            # SAME-VERSION: a compacted segment lists only what is aborted of what it still holds.
+            # SAME-VERSION: a compacted segment lists only aborted transactions that it still holds.
             if swaps == self._swaps:
                 return fetched
 
     async def out_of_range(self, offset: Offset) -> OffsetOutOfRange:
         """Return the error, once the metadata store has confirmed that we still lead.
 
-        A client that gets it starts over somewhere else, so a zombie must never say it. Raises
-        NotLeader if we do not lead, or cannot know.
+        A client that gets it resets its position, so a zombie must never return it. Raises
+        NotLeader if we no longer lead, or do not know.
         """
         try:
             found, _ = await self._node.read_back()
         except MetadataError as error:
-            raise NotLeader(f"leadership is in doubt: {error!r}") from error
+            raise NotLeader(f"cannot check whether this broker still leads: {error!r}") from error
         if found.leader_epoch != self._segments.leader_epoch:
-            raise self._resign("another leader opened the partition")
+            raise self._resign("another broker has taken the partition over")
         self._check_leading()
         return OffsetOutOfRange(offset, self._offsets.log_start, self._offsets.log_end)
 
@@ -189,8 +191,8 @@ class PartitionReader:
     ) -> tuple[Offset, int] | None:
         """Return (offset, timestamp) of the first record that is not older; None: there is none.
 
-        `opened`: what the searches of one request share. `read_committed`: none at or above the
-        last stable offset counts. Raises NotLeader, LogReadFailed, LogCorrupt.
+        `opened`: limit that all searches of one request share. `read_committed`: only records below
+        the last stable offset count. Raises NotLeader, LogReadFailed, LogCorrupt.
         """
         self._check_leading()
         offsets = self._offsets
@@ -216,7 +218,7 @@ class PartitionReader:
         return await self.offset_for_timestamp(newest, opened, read_committed=read_committed)
 
     async def epoch_end(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """Return the largest known leader epoch up to `epoch` and its end; (-1, -1): unknown.
+        """Return the largest known leader epoch up to `epoch`, and its end; (-1, -1): unknown.
 
         Raises NotLeader, LogReadFailed, LogCorrupt.
         """
@@ -227,15 +229,15 @@ class PartitionReader:
             try:
                 return await self._node.pages.epoch_end(listed, epoch, high_watermark)
             except MetadataError as error:
-                raise LogReadFailed(f"a page of the segment list: {error!r}") from error
+                raise LogReadFailed(f"cannot read a page of the segment list: {error!r}") from error
 
         found = await self._by_list(find)
         self._check_leading()
         return found
 
     async def _by_list(self, find: Callable[[SegmentList], Awaitable[T]]) -> T:
-        """Do what goes by the list: anew if that has changed meanwhile, for then a page or a ledger
-        that it named may be gone (LIST-ANEW). Raises what `find` raises."""
+        """Run a search over the list, again if that has changed meanwhile: a page or ledger of the
+        old list may have been deleted (LIST-ANEW). Raises what `find` raises."""
         while True:
             listed = self._segments
             try:

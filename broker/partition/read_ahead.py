@@ -1,23 +1,23 @@
-"""Entries read before anybody asks for them, for readers that go through a ledger in order.
+"""Reads entries ahead for consumers that read a ledger sequentially.
 
-Covers reading ahead. A reader behind the tail cache asks for the next records only after it has
-those before, and bookies would be idle meanwhile. So when a read begins where an earlier one
-stopped, the entries after it are read at once, and wait for the next read. Each time it goes on
-twice as many are read as before, up to its share, and never when half of that is there already:
-few large reads cost brokers and bookies a fraction of what many small ones do.
+A consumer behind the tail cache asks for the next records only after it has the previous ones, and
+bookies would be idle meanwhile. So when a read begins where an earlier one stopped, the entries
+after it are read at once, and kept for the next read. Each time the consumer continues, twice as
+many are read as before, up to its share, but none while half of that is already there: a few large
+reads cost brokers and bookies a fraction of what many small ones do.
 
-Nothing is decided by what waits here: it is confirmed entries of a ledger, which never change, and
-every read asks first, as without them, who leads, which offsets there are and which ledger has
-them. A run that failed is forgotten, and whoever wants it reads for himself and gets his own error.
+This affects no decision: only confirmed entries of a ledger are kept, which never change, and every
+read first checks leadership, offsets and the segment list as it would without read-ahead. A run
+that failed is dropped; a read that needs its entries reads them itself, and gets its own error.
 
-Whoever takes the end of a run has it for himself, unless others go the same way: a read that stops
-where another one did says so. From then on runs stay for the others, so that several groups that
-catch up read each byte from bookies once; new runs push out those that somebody took, never the
+A run that was read to its end is dropped, unless other consumers follow: a read that stops where
+another one did indicates that. From then on runs are kept for the others, so that several groups
+that catch up read each byte from bookies only once. New runs evict runs that were read, never the
 others.
 
-Bounded by bytes over the whole broker and for each reader. A run that nobody takes within a while
-is dropped: its reader stopped, or went elsewhere. So is all of a ledger that leaves the partition's
-list, and of a partition that is not led here any more.
+The size is bounded for the whole broker and for each reader. A run that is not read within a while
+is dropped: its consumer has stopped, or went elsewhere. So are all runs of a ledger that is removed
+from the list, and of a partition that is no longer led here.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from client.node import background
 from client.wire.bookkeeper.entry import Entry
 
 _STOPS_MAX: Final = 64
-"""Readers of one ledger that are recognised when they go on."""
+"""Readers of one ledger that are recognized when they continue."""
 
 
 class ReadAhead:
-    """The bounds that all partitions share, and what is counted."""
+    """The limits and counters that all partitions share."""
 
     def __init__(
         self, bytes_max: int = 0, reader_bytes_max: int = 8 << 20, patience_s: float = 2.0
     ) -> None:
-        """`bytes_max` 0: nothing is read ahead. `patience_s`: how long a run may wait."""
+        """`bytes_max` 0: nothing is read ahead. `patience_s`: how long an unread run is kept."""
         self.bytes_max = bytes_max
         self.reader_bytes_max = reader_bytes_max
         self.patience_s = patience_s
         self.size = 0
-        """Bytes of all runs, also of those under way, as far as known."""
+        """Bytes of all runs; estimated for those that are still being read."""
         self.used_bytes = 0
-        """Of runs that were taken."""
+        """Bytes of runs that served reads."""
         self.dropped_bytes = 0
-        """Of runs that were read, or begun, for nothing."""
+        """Bytes of runs that were dropped without having been read."""
         self.kept: dict[_Run, LedgerAhead] = {}
-        """Runs that were taken and stay for others, the longest untouched first."""
+        """Runs that were read and are kept for others, least recently used first."""
 
     def of(self, reader: Reader) -> LedgerAhead:
-        """Return what is read ahead in one ledger: nothing yet."""
+        """Return the read-ahead of one ledger, still empty."""
         return LedgerAhead(self, reader)
 
     def make_room(self, size: int) -> bool:
-        """Drop runs that were taken until `size` more bytes fit; return whether they do."""
+        """Drop runs that were read until `size` more bytes fit; return whether they do."""
         while self.size + size > self.bytes_max and self.kept:
             run, ledger = next(iter(self.kept.items()))
             ledger.drop(run)
@@ -68,7 +68,7 @@ class ReadAhead:
 
 
 class _Run:
-    """Entries of one ledger that are being read, or wait."""
+    """Consecutive entries of one ledger that are being read, or are kept."""
 
     __slots__ = ("first", "last", "size", "task", "timer", "waiting")
 
@@ -81,21 +81,21 @@ class _Run:
         self.task = task
         self.timer: asyncio.TimerHandle | None = None
         self.waiting = 0
-        """Reads that wait for it."""
+        """Number of reads that wait for it."""
 
 
 class LedgerAhead:
-    """Reads one ledger, and ahead of its readers."""
+    """Reads of one ledger, and its read-ahead."""
 
     def __init__(self, shared: ReadAhead, reader: Reader) -> None:
         self._shared = shared
         self._reader = reader
         self._stops: dict[EntryId, int] = {}
-        """Where reads stopped, the earliest first; with the entries to read ahead next."""
+        """Entry at which a read stopped -> number of entries to read ahead next; oldest first."""
         self._runs: dict[EntryId, _Run] = {}
-        """By each of their entries."""
+        """Runs by each of their entries."""
         self._followed_s = float("-inf")
-        """When a read last stopped where another one had."""
+        """When a read last stopped where another one had stopped."""
         self._is_closed = False
 
     async def read(self, first: EntryId, last: EntryId) -> list[Entry]:
@@ -108,17 +108,17 @@ class LedgerAhead:
                 continue
             try:
                 some = await self._take(run, last)
-            except Exception:  # the same read tells whoever wants the entries what is wrong
+            except Exception:  # reading them again gives the caller its own error
                 return [*entries, *await self._reader.read(at, last)]
             some = some[at - run.first : last - run.first + 1]
-            self._shared.used_bytes += _weight(some)
+            self._shared.used_bytes += _size_of(some)
             entries += some
         return entries
 
     def stopped(self, began: EntryId, at: EntryId, count: int, rest: Sequence[Entry] = ()) -> None:
-        """A read that began at an entry stopped at another one and would go on with so many.
+        """A read from entry `began` stopped at entry `at` and would continue with `count` entries.
 
-        `rest`: what it has from there on already, and did not want yet.
+        `rest`: entries from `at` on that it has already read but not used.
         """
         ahead = self._stops.get(began)
         if at in self._stops:
@@ -138,7 +138,7 @@ class LedgerAhead:
             self.drop(next(iter(self._runs.values())))
 
     def drop(self, run: _Run) -> None:
-        """Let go of a run. One that somebody waits for is read to its end."""
+        """Drop a run. If reads wait for it, it is still read to its end."""
         if run not in self._shared.kept:
             self._shared.dropped_bytes += run.size
         self._forget(run)
@@ -146,9 +146,9 @@ class LedgerAhead:
             run.task.cancel()
 
     async def _take(self, run: _Run, last: EntryId) -> list[Entry]:
-        """Wait for a run of which everything up to `last` is wanted.
+        """Wait for a run that is needed up to `last`.
 
-        With its end it goes to who takes it, or if others follow, stays for them.
+        When it was read to its end it is dropped, or kept if other consumers follow.
         """
         if last >= run.last:
             is_followed = self._now_s() - self._followed_s < self._shared.patience_s
@@ -162,10 +162,10 @@ class LedgerAhead:
         finally:
             run.waiting -= 1
             if not run.waiting and self._runs.get(run.first) is not run:
-                run.task.cancel()  # whoever wanted it went away
+                run.task.cancel()  # no read waits for it any more
 
     def _go_on(self, at: EntryId, count: int, rest: Sequence[Entry]) -> None:
-        """Have enough entries from `at` on: `rest`, what is there, and so many more."""
+        """Read ahead from `at` on: `rest`, existing runs, and `count` more entries."""
         new = list(takewhile(lambda entry: entry.entry_id not in self._runs, rest))
         end, entries_max = self._reader.last_entry, self._entries_max()
         if new:
@@ -178,27 +178,28 @@ class LedgerAhead:
             self._begin(first, EntryId(min(end, first + min(count, entries_max - there) - 1)))
 
     def _before_next_run(self, first: EntryId, last: EntryId) -> EntryId:
-        """Return how far up to `last` no run has any entry."""
+        """Return the last entry up to `last` before the next run."""
         return EntryId(
             next((at for at in range(first, last + 1) if at in self._runs), last + 1) - 1
         )
 
     def _entries_max(self) -> int:
-        """Return how many entries are as much as a reader may have."""
+        """Return how many entries a reader may have read ahead."""
         return self._shared.reader_bytes_max // self._average()
 
     def _average(self) -> int:
-        """Return about how many bytes an entry has."""
+        """Return the average size of an entry in bytes."""
         return max(1, self._reader.length // max(1, self._reader.last_entry + 1))
 
     def _begin(self, first: EntryId, last: EntryId, there: Sequence[Entry] = ()) -> None:
-        """Have a run, of entries that are `there` or else read now; without room have none."""
+        """Begin a run of entries that are already `there`, or else are read now; not without
+        room."""
         last = self._before_next_run(first, last)
         if last < first:
             return
         shared = self._shared
         there = there[: last - first + 1]
-        size = _weight(there) or (last - first + 1) * self._average()
+        size = _size_of(there) or (last - first + 1) * self._average()
         if not shared.make_room(size):
             return
         task = background.begin(self._read(there, first, last), "read-ahead")
@@ -210,14 +211,14 @@ class LedgerAhead:
         return list(there or await self._reader.read(first, last))
 
     def _on_read(self, run: _Run, done: asyncio.Task[list[Entry]]) -> None:
-        """Count what a run really weighs; one that failed, or is too heavy, is of no use."""
+        """Count the actual size of a run; drop it if it failed or is too large."""
         failed = done.cancelled() or done.exception() is not None
         if self._runs.get(run.first) is not run:
             return
         if failed:
             self.drop(run)
             return
-        size = _weight(done.result())
+        size = _size_of(done.result())
         self._shared.size += size - run.size
         run.size = size
         if self._shared.size > self._shared.bytes_max:
@@ -242,5 +243,5 @@ class LedgerAhead:
         return asyncio.get_running_loop().time()
 
 
-def _weight(entries: Sequence[Entry]) -> int:
+def _size_of(entries: Sequence[Entry]) -> int:
     return sum(len(entry.payload) for entry in entries)

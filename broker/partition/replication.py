@@ -1,7 +1,6 @@
-"""How well the ledger that a partition is writing is replicated, and whether a new one would be
-better off.
+"""How well a partition's active ledger is replicated, and whether a new one would be better.
 
-Whoever rolls partitions for that reason (`under_replicated_roller.py`) asks here.
+Used to decide on rolls (`under_replicated_roller.py`).
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from client.ledger.core.sizing import fitting
 
 
 class ActiveLedger(Protocol):
-    """The part of a led partition that is asked."""
+    """The part of a led partition that is needed here."""
 
     topic: TopicInfo
     writer: Writer
 
 
 class Replication:
-    """Compares the active ledger's bookies with those that are there."""
+    """Compares the active ledger's bookies with those that are available."""
 
     def __init__(self, active: ActiveLedger, is_open: Callable[[], bool]) -> None:
         """`is_open`: whether the partition accepts appends."""
@@ -39,7 +38,7 @@ class Replication:
         return bool(writer.suspended) or writer.metadata.write_quorum < wanted
 
     def would_shed(self, bookie_count: int) -> bool:
-        """Whether the active ledger has a member that is gone, and a new one would do without."""
+        """Whether the active ledger has a lost member that a new ledger would not have."""
         is_possible = self._is_open() and bookie_count >= self._active.topic.ack_quorum
         return is_possible and bool(self._active.writer.lost_members)
 
@@ -54,7 +53,7 @@ class Replication:
         )
 
     def would_repair(self, marked: Collection[LedgerId]) -> bool:
-        """Whether the active ledger is among the marked ones, and all its members are there."""
+        """Whether the active ledger is among the marked ones, and all its members are available."""
         writer = self._active.writer
         is_whole = self._is_open() and not writer.suspended and not writer.lost_members
         return is_whole and writer.ledger_id in marked

@@ -1,9 +1,8 @@
 """The metadata node that holds a partition's segment list, and the pages that it names.
 
-Covers reading and changing it: pages that a change makes are there before the node names them
-(PAGE-FIRST). A change is a compare-and-set on the node's version; when the
-answer gets lost the node is read back, from a server that has caught up, and our own bytes in it,
-one version on, are the proof of success.
+New pages are created before the node names them (PAGE-FIRST). A change is a compare-and-set on the
+node's version. If its answer is lost, the node is read again after a sync: our own bytes at the
+next version prove that it succeeded.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class SegmentNode:
         self.pages = SegmentPages(store, self.path, cache)
 
     async def read(self) -> tuple[SegmentList, int]:
-        """Return the list and its version; a missing node is made. Raises MetadataError."""
+        """Return the list and its version; create a missing node. Raises MetadataError."""
         while True:
             try:
                 node = await self._requests.get(self.path)
@@ -46,21 +45,23 @@ class SegmentNode:
             return decode_segments(node.data), node.version
 
     async def read_back(self) -> tuple[SegmentList, int]:
-        """Like `read`, after everything that happened before. A missing node raises NoNode."""
+        """Like `read`, after a sync, so that all earlier changes are seen. Raises NoNode if the
+        node is missing."""
         await self._store.sync(self.path)
         node = await self._store.get(self.path)
         return decode_segments(node.data), node.version
 
     async def write_pages(self, pages: Sequence[NewPage]) -> None:
-        """Make the pages that a change of the list will name; they are there afterwards.
+        """Create the pages that a change of the list will name.
 
-        Raises NoNode if the partition is not there any more, SessionExpired, LogCorrupt.
+        Raises NoNode if the partition was deleted, SessionExpired, LogCorrupt.
         """
         for page in pages:
             await write_page(self._store, self.path, page)
 
     async def delete_pages(self, pages: Iterable[PageRef]) -> None:
-        """Delete pages that the list has let go. Raises MetadataError; the sweep does the rest."""
+        """Delete pages that are no longer listed. Raises MetadataError; the sweep deletes the
+        rest."""
         await delete_pages(self._store, self.path, (ref.name for ref in pages))
 
     async def set(self, segments: SegmentList, expected_version: int) -> int:
@@ -72,10 +73,10 @@ class SegmentNode:
         return await self._requests.set(self.path, segments.encode(), expected_version)
 
     async def change(self, segments: SegmentList, expected_version: int) -> int:
-        """Compare-and-set with lost answers settled; return the new version.
+        """Compare-and-set, and find out the outcome if an answer is lost; return the new version.
 
-        Raises VersionConflict: somebody else changed the list, or deleted it. SessionExpired
-        leaves the outcome unknown.
+        Raises VersionConflict: another broker changed or deleted the list. SessionExpired: the
+        outcome is unknown.
         """
         data = segments.encode()
         unsettled = False
@@ -83,7 +84,7 @@ class SegmentNode:
             try:
                 return await self._requests.set(self.path, data, expected_version)
             except NoNode as error:
-                raise VersionConflict(f"{self.path} is gone") from error
+                raise VersionConflict(f"{self.path} was deleted") from error
             except VersionConflict:
                 if not unsettled:
                     raise
@@ -94,12 +95,12 @@ class SegmentNode:
                 return version
 
     async def _find(self, data: bytes, expected_version: int) -> int | None:
-        """Return our change's version if it is there, None if nothing has changed yet."""
+        """Return the version of our change if it has happened, None if nothing has changed yet."""
         try:
             await self._store.sync(self.path)
             node = await self._store.get(self.path)
         except NoNode as error:
-            raise VersionConflict(f"{self.path} is gone") from error
+            raise VersionConflict(f"{self.path} was deleted") from error
         except ConnectionLoss:
             return None
         if node.version == expected_version:
@@ -112,4 +113,4 @@ class SegmentNode:
         try:
             await self._store.create(self.path, SegmentList().encode(), make_parents=True)
         except (NodeExists, ConnectionLoss):
-            return  # somebody made it; or the next read tells
+            return  # another broker created it, or the next read shows the outcome

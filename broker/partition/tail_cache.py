@@ -1,9 +1,9 @@
 """The newest confirmed batches of the partitions led here, in memory.
 
-Consumers that keep up read what producers have just written, so most fetches end here, without a
-ledger read and without a copy: the cache holds the very buffers that were sent to the bookies. Its
-bound is in bytes over the whole broker: of what each batch keeps in memory, which is all that it is
-a view of, and of what Python needs for it. The batch that was cached first leaves first, whichever
+Consumers that keep up read what producers have just written, so most fetches are served from here,
+without a ledger read and without a copy: the cache holds the same buffers that were sent to the
+bookies. Its limit is in bytes for the whole broker: all memory that a batch keeps alive (the whole
+buffer that it is a view of), plus Python's overhead. The oldest batch is evicted first, whichever
 partition it belongs to.
 """
 
@@ -20,10 +20,10 @@ from client.log.aborted_transactions import AbortedTransaction
 from client.wire.kafka.batches.records import Buffer
 
 READ_BATCHES_MAX: Final = 5_000
-"""One read returns about so many batches at most, however small: the others wait for the next."""
+"""Most batches that one read returns, however small they are."""
 _COMPACT_ABOVE: Final = 1024
 BATCH_OVERHEAD_BYTES: Final = 500
-"""About what Python needs to hold one batch, beside its own bytes."""
+"""Approximate overhead of Python to hold one batch, in addition to its bytes."""
 
 
 class Fetched(NamedTuple):
@@ -31,10 +31,10 @@ class Fetched(NamedTuple):
 
     buffers: list[Buffer]
     next_offset: Offset
-    """Where to go on: after the last batch, or where the read began if there is none."""
+    """Where to continue: after the last batch, or where the read began if there is none."""
     size: int
     aborted: Sequence[AbortedTransaction] = ()
-    """For a read_committed reader: what it must pass over in these batches."""
+    """For a read_committed reader: the aborted transactions in these batches, to be skipped."""
 
 
 class _Cached(NamedTuple):
@@ -42,19 +42,19 @@ class _Cached(NamedTuple):
     buffers: Sequence[Buffer]
     size: int
     held_bytes: int
-    """Memory that its bytes keep: a view keeps all of what it is a view of."""
+    """Memory that it keeps alive: a view keeps the whole buffer that it is a view of."""
 
 
 class TailCache:
-    """The bound that all partitions share."""
+    """The limit that all partitions share."""
 
     def __init__(self, size_max: int, *, overhead_bytes: int = BATCH_OVERHEAD_BYTES) -> None:
-        """`overhead_bytes` counts with each batch."""
+        """`overhead_bytes` is counted for each batch."""
         self.size_max = size_max
         self.size = 0
         self._overhead_bytes = overhead_bytes
         self._arrivals: deque[PartitionTail] = deque()
-        """One item per cached batch, oldest first: whose turn it is to lose its oldest one."""
+        """One item per cached batch, oldest first: the partition whose oldest batch it is."""
 
     def tail(self) -> PartitionTail:
         """Return an empty cache for one partition under one leader."""
@@ -82,13 +82,13 @@ class PartitionTail:
         self._bases: list[Offset] = []
         self._batches: list[_Cached | None] = []
         self._head = 0
-        """Index of the oldest batch; what lies before it is gone."""
+        """Index of the oldest batch; those before it were evicted."""
         self._size = 0
 
     def add(
         self, base_offset: Offset, next_offset: Offset, buffers: Sequence[Buffer], size: int
     ) -> None:
-        """Cache the batch that was confirmed last; it continues the one before."""
+        """Cache the batch that was confirmed last; it follows the previous one without a gap."""
         self._bases.append(base_offset)
         held_bytes = size
         for buffer in buffers:
@@ -102,9 +102,9 @@ class PartitionTail:
     def read(
         self, offset: Offset, limit: Offset, size_max: int, *, at_least_one: bool
     ) -> Fetched | None:
-        """Return batches from the one that holds `offset`, below `limit`; None: not cached.
+        """Return batches below `limit`, from the one that holds `offset`; None: not cached.
 
-        At most `size_max` bytes, except that `at_least_one` batch comes whatever its size.
+        At most `size_max` bytes, except that `at_least_one` batch is returned whatever its size.
         """
         at = bisect_right(self._bases, offset, self._head) - 1
         if at < self._head:
@@ -127,7 +127,7 @@ class PartitionTail:
         return Fetched(buffers, reached, size)
 
     def clear(self) -> None:
-        """Forget everything: the partition is not led here any more."""
+        """Forget everything: the partition is no longer led here."""
         self._cache._on_cleared(self._size, len(self._batches) - self._head)
         self._size = 0
         self._bases.clear()
@@ -144,7 +144,7 @@ class PartitionTail:
             self._cache._on_cleared(self._drop_oldest(), 1)
 
     def _drop_oldest(self) -> int:
-        """Forget the oldest batch and return what it held; 0 after `clear`."""
+        """Forget the oldest batch, and return its memory; 0 after `clear`."""
         if self._head >= len(self._batches):
             return 0
         batch = self._batches[self._head]

@@ -1,4 +1,4 @@
-"""How much a led partition holds, and holds back, for metrics and administrators."""
+"""Sizes and open transactions of a led partition, for metrics and administrators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LogUsage:
 
     @property
     def listed(self) -> SegmentList:
-        """The segment list as this leader has changed it last."""
+        """The segment list as this leader has last changed it."""
         return self._leader.segments
 
     @property
@@ -41,11 +41,11 @@ class LogUsage:
 
     @property
     def undecided_records(self) -> int:
-        """Records that readers of committed data wait for, from the last stable offset on."""
+        """Records from the last stable offset on, which readers of committed data wait for."""
         offsets = self._leader.log.offsets
         return offsets.high_watermark - offsets.last_stable
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of batches that wait until coordinators vouch for their transactions."""
+        """Bytes of batches that are held until coordinators have verified their transactions."""
         return self._leader.log.held.size_bytes

@@ -245,9 +245,9 @@ def page(found: Mapping[str, list[Process]], limits: Mapping[str, float], about:
     parts = [
         "# Where the time goes\n",
         f"{about}\n",
-        "Made by `python -m ops.bench.profile`. Samples are of threads that run; a share is of the"
-        " process's samples. \"Cores\" are the process's time by `/proc`: what it spent in its own"
-        " code and in the kernel for it.\n",
+        "Made by `python -m ops.bench.profile`. Only running threads are sampled; a share is that"
+        " of the process's samples. \"Cores\" are the process's CPU time according to `/proc`: in"
+        " its own code, and in the kernel.\n",
         stacks.limits_table(limits),
     ]
     for path, processes in found.items():

@@ -1,16 +1,16 @@
-"""Which broker should lead which partition: a plan that every broker computes alike.
+"""Plans which broker should lead which partition. Every broker computes the same plan.
 
-Rendezvous hashing ranks the live brokers for each partition; a partition goes to the best-ranked
+Rendezvous hashing ranks the live brokers for each partition; the partition goes to the best-ranked
 broker that does not have its share of the topic yet. So a topic is spread evenly even when it has
-few partitions, and when a broker comes or goes most partitions stay where they are. Partitions
-that are added to a topic take what is left of the larger share, and those that were there stay:
-the topic remembers the numbers it had (`grown_from`). The plan is a wish: fencing and
-compare-and-set decide.
+few partitions, and when a broker joins or leaves most partitions stay where they are. Partitions
+added to a topic fill up the larger share, and the existing ones stay: the topic remembers its
+former partition counts (`grown_from`). The plan is only a preference: fencing and compare-and-set
+decide who leads.
 
-Operators' wishes come first. A partition with a replica list goes to the first broker of the list
-that takes part, and nothing else moves because of it. A broker that was unloaded takes no part
-while any other one does. It goes, and comes back, in steps (`hand_over_steps.py`): on the way it
-takes part in the partitions from one place on, by topic id and index, and not in those before.
+Operators' choices come first. A partition with a replica list goes to the first eligible broker of
+the list, and no other partition moves because of it. An unloaded broker is not eligible while any
+other broker is. It is unloaded, and loaded again, in steps (`hand_over_steps.py`): in between it is
+eligible from one position onwards, by topic id and partition index, and not before it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from client.ids import BrokerId
 
 _NO_ASSIGNMENTS: Final[Mapping[int, tuple[BrokerId, ...]]] = MappingProxyType({})
 _PLANS_KEPT: Final = 8192
-"""Topics times sets of brokers: every step of a hand-over asks for the same two plans again."""
+"""Topics times sets of brokers: every step of a hand-over needs the same two plans again."""
 
 
 def candidates(brokers: Iterable[BrokerInfo], at: Position) -> list[BrokerId]:
-    """Return who takes part in a partition: those not unloaded, or all if there is no other."""
+    """Return the brokers eligible to lead a partition: those not unloaded, or all if none is."""
     live = list(brokers)
-    return [broker.id for broker in live if _takes_part(broker, at)] or [
+    return [broker.id for broker in live if _is_eligible(broker, at)] or [
         broker.id for broker in live
     ]
 
 
-def _takes_part(broker: BrokerInfo, at: Position) -> bool:
+def _is_eligible(broker: BrokerInfo, at: Position) -> bool:
     return not broker.unloaded if broker.leads_from is None else at >= broker.leads_from
 
 
@@ -68,8 +68,8 @@ def preferred_leaders(
     """Return the preferred leader of each partition of a topic; empty without brokers.
 
     Without replica lists no broker gets more than its share, ceil(partitions / brokers). The result
-    depends on the set of brokers only, not on the order in which they are given. Of a topic that
-    has grown, the partitions it had at each of the numbers `grown_from` are where they were then.
+    depends only on the set of brokers, not on the order in which they are given. When a topic has
+    grown, the partitions that it had at each count in `grown_from` stay where they were then.
     """
     live = tuple(sorted(set(brokers)))
     if not live:
@@ -85,12 +85,12 @@ def preferred_leaders(
 def replica_lists(
     topic: TopicInfo, brokers: Iterable[BrokerId], leaders: tuple[BrokerId, ...]
 ) -> list[tuple[BrokerId, ...]]:
-    """Return the replica list of each partition, as tools show it: the preferred leader first.
+    """Return the replica list of each partition as clients see it: the preferred leader first.
 
-    What operators gave is shown as it is. Else it is the broker that the plan prefers when all
-    take part, and those after it in a circle, as many as there are copies: a list does not change
-    while leadership moves between live brokers. `leaders`, if there are any, are in their
-    partitions' lists: clients expect that.
+    A list that operators gave is returned as it is. Otherwise it is the broker that the plan
+    prefers when all are eligible, followed by the next ones in a circle, as many as the replication
+    factor: the list does not change while leadership moves between live brokers. Each of `leaders`,
+    if there are any, is in its partition's list: clients expect that.
     """
     live = tuple(sorted(brokers))
     preferred = preferred_leaders(
@@ -113,7 +113,7 @@ def replica_lists(
 def _spread(
     topic_id: UUID, counts: tuple[int, ...], live: tuple[BrokerId, ...]
 ) -> tuple[BrokerId, ...]:
-    """Plan a topic that had these numbers of partitions one after the other."""
+    """Plan a topic that had these partition counts one after the other."""
     loads = dict.fromkeys(live, 0)
     owners: list[BrokerId] = []
     for count in counts:

@@ -1,9 +1,9 @@
-"""Which of Kafka's features this release knows, and which the cluster uses (finalized ones).
+"""Which of Kafka's features this release supports, and which the cluster has finalized.
 
-A feature's level is what all brokers of a cluster understand of it. It is raised when every
-registered broker knows more, and lowered by an operator only. Whatever an operator has chosen stays
-until he says otherwise. The epoch grows with each change and never falls, for clients take no
-answer with an older one.
+A finalized level is one that all brokers of the cluster support. It is raised when every registered
+broker supports more, and lowered only by an operator. A level that an operator has chosen stays
+until an operator changes it. The epoch grows with each change and never falls: clients ignore
+answers with an older one.
 
     /quire/features    {"version": 1, "epoch": n, "levels": {name: level}, "chosen": [name]}
 
@@ -25,8 +25,8 @@ from client.metadata.json_node import read_object, whole
 TRANSACTION_VERSION: Final = "transaction.version"
 
 KNOWN: Final[Mapping[str, int]] = {TRANSACTION_VERSION: 2}
-"""The highest level of each feature that this release knows: the one switch. 0: it is not
-published. `transaction.version` 2 is that each transaction has an epoch of its own (KIP-890)."""
+"""The highest level of each feature that this release supports; 0: it is not published. With level
+2 of `transaction.version` each transaction has an epoch of its own (KIP-890)."""
 
 Levels = Mapping[str, int]
 
@@ -36,7 +36,7 @@ _FEATURES_MAX: Final = 100
 
 
 class UpdateType(enum.IntEnum):
-    """What an operator means to do to a feature."""
+    """How an operator asks to change a feature's level."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -48,22 +48,23 @@ class FeatureUpdate(NamedTuple):
 
     name: str
     level: int
-    """0: it is used no longer."""
+    """0: the feature is no longer used."""
     kind: int
-    """An UpdateType, or whatever else a client has sent."""
+    """An UpdateType, or an invalid value that a client has sent."""
 
 
 class Finalized(NamedTuple):
-    """What the cluster uses."""
+    """The finalized features of the cluster."""
 
     epoch: int
-    """-1: it never finalized any."""
+    """-1: no feature was ever finalized."""
     levels: Levels
     chosen: frozenset[str] = frozenset()
     """Features whose level an operator has set: nothing else raises them."""
 
     def raised(self, brokers: Iterable[Levels]) -> Finalized | None:
-        """Return what to finalize next, given what each registered broker knows; None: nothing."""
+        """Return what to finalize next, given what each registered broker supports; None: nothing
+        changes."""
         known = list(brokers)
         levels = dict(self.levels)
         for name in KNOWN.keys() - self.chosen:
@@ -77,7 +78,7 @@ class Finalized(NamedTuple):
     def updated(
         self, updates: Sequence[FeatureUpdate], brokers: Mapping[BrokerId, Levels]
     ) -> Finalized:
-        """Return what to finalize by an operator's word; `brokers`: what each of them knows.
+        """Return what to finalize on an operator's request; `brokers`: what each of them supports.
 
         Raises InvalidUpdateVersion.
         """
@@ -93,7 +94,7 @@ class Finalized(NamedTuple):
         return Finalized(self.epoch + 1, levels, chosen)
 
     def unknown(self) -> list[str]:
-        """Return what is used and not known to this release: it must not take part."""
+        """Return the finalized features that this release does not support: it must not start."""
         return [
             f"{name} {level}" for name, level in self.levels.items() if level > KNOWN.get(name, 0)
         ]
@@ -131,30 +132,30 @@ def read_levels(raw: Any) -> Levels:
 
 def _read_chosen(raw: Any) -> frozenset[str]:
     if not isinstance(raw, list) or len(raw) > _FEATURES_MAX:
-        raise ValueError("what was chosen is not a list of features")
+        raise ValueError("the chosen features are not a list")
     return frozenset(str(name) for name in raw)
 
 
 def _problem(
     name: str, level: int, kind: int, current: int, brokers: Mapping[BrokerId, Levels]
 ) -> str | None:
-    """Say why a feature cannot have a level, None if it can."""
+    """Return why a feature cannot have a level; None if it can."""
     if kind not in tuple(UpdateType):
-        return f"there is no type {kind} of updates"
+        return f"unknown upgrade type {kind}"
     if level < 0:
-        return "a level is 0 or more"
+        return "a level must not be negative"
     if name not in KNOWN:
-        return "this release does not know the feature"
+        return "this release does not support the feature"
     for broker, levels in sorted(brokers.items()):
         if level > levels.get(name, 0):
-            return f"broker {broker} knows 0 to {levels.get(name, 0)}"
+            return f"broker {broker} supports levels 0 to {levels.get(name, 0)}"
     if level < current and kind == UpdateType.UPGRADE:
-        return f"it is {current}, and to lower it takes a downgrade"
+        return f"the level is {current}; lowering it requires a downgrade"
     if level > current and kind != UpdateType.UPGRADE:
-        return f"it is {current}, and a downgrade does not raise it"
+        return f"the level is {current}; raising it requires an upgrade"
     return None
 
 
 def published(levels: Levels) -> Levels:
-    """Return those that are worth a word to clients."""
+    """Return the levels that clients are told: those above 0."""
     return {name: level for name, level in sorted(levels.items()) if level > 0}

@@ -1,12 +1,12 @@
-"""Decides the steps in which a broker gives its partitions away, or takes them back.
+"""Decides the steps in which a broker hands its partitions over, or takes them back.
 
-All partitions have an order, by topic id and index, and the broker's registration says from which
-position on it takes part. On the way out that position moves from the first partition to the end,
-on the way back from the end to the first. So the broker can turn round at any point, and every
-broker knows of each partition whether it has moved yet.
+Partitions are ordered by topic id and index, and the broker's registration says from which position
+onwards it is eligible to lead. While it is unloaded, that position moves from the first partition
+to the end; while it is loaded again, from the end to the first. So the direction can change at any
+point, and every broker knows for each partition whether it has moved yet.
 
-Why steps: a moving partition has no leader until the next broker has taken it over, and takeovers
-compete for the processors. If a hundred move at once, each waits nearly as long as the last.
+Why in steps: a moving partition has no leader until the next broker has taken it over, and
+takeovers compete for CPU. If a hundred move at once, each waits nearly as long as the last.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from broker.cluster.core.assignment import planned_leaders
 from broker.cluster.core.topology import BrokerInfo, Position, TopicInfo
 
 FIRST: Final[Position] = (UUID(int=0), 0)
-"""Before every partition: who takes part from here on, does everywhere."""
+"""Before every partition: a broker eligible from here on is eligible for all."""
 END: Final[Position] = (UUID(int=(1 << 128) - 1), 1 << 31)
-"""Behind every partition: who takes part from here on, does nowhere."""
+"""After every partition: a broker eligible from here on is eligible for none."""
 
 _STEPS_MAX: Final = 32
-"""Each step costs every broker a new plan: there are no more of them, however much moves."""
+"""Each step costs every broker a new plan, so there are at most this many, however much moves."""
 
 
 class Step(NamedTuple):
-    """A part of the way."""
+    """One step of a hand-over."""
 
     leads_from: Position | None
-    """Where the broker takes part from then on; None: it has arrived."""
+    """From where the broker is eligible after the step; None: the hand-over is complete."""
     moving: list[Position]
-    """The partitions that get other leaders by this step."""
+    """The partitions whose leader this step changes."""
 
 
 def steps(
     me: BrokerInfo, topics: Iterable[TopicInfo], brokers: Iterable[BrokerInfo], at_once: int
 ) -> list[Step]:
-    """Return the steps from where a broker is (`leads_from`) to where it should be (`unloaded`).
+    """Return the steps that take a broker from its position (`leads_from`) to `unloaded`.
 
-    `at_once`: partitions of a step; more where the steps would be too many. The last step is
-    always there, with nothing to move perhaps.
+    `at_once`: partitions per step; more if there would be too many steps. There is always a last
+    step, even if it moves nothing.
     """
-    assert me.leads_from is not None, "it has arrived"
+    assert me.leads_from is not None, "no hand-over is in progress"
     going, here = me.unloaded, me.leads_from
     others = [broker for broker in brokers if broker.id != me.id]
     way = [at for at in _differences(me, topics, others) if (at >= here) == going]
@@ -61,7 +61,7 @@ def steps(
 def _differences(
     me: BrokerInfo, topics: Iterable[TopicInfo], others: list[BrokerInfo]
 ) -> Iterable[Position]:
-    """Yield the partitions whose leader depends on whether a broker takes part."""
+    """Yield the partitions whose leader depends on whether a broker is eligible."""
     loaded = dataclasses.replace(me, unloaded=False, leads_from=None)
     unloaded = dataclasses.replace(me, unloaded=True, leads_from=None)
     for topic in topics:

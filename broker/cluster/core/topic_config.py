@@ -1,12 +1,11 @@
 """Topic settings: which exist, what they mean, and which values they take.
 
-A topic stores only what was set for it (`overrides`); everything else has the default that the
-cluster was given for all topics, or the one below. The
-keys are Kafka's, because tools read and write them by name: DescribeConfigs lists every key with
-its value, and Connect, Streams and operators set many that have no effect here. Those are checked,
-stored and returned, and `effect` says that they change nothing.
+A topic stores only what was set for it (`overrides`); everything else has the cluster-wide default,
+or the one below. The keys are Kafka's, because tools read and write them by name: DescribeConfigs
+lists every key with its value, and Connect, Streams and operators set many that have no effect
+here. Those are checked, stored and returned; `effect` is false for them.
 
-How Quire reads Kafka's terms: the replication factor is a ledger's write quorum,
+How Quire maps Kafka's terms: the replication factor is a ledger's write quorum,
 `min.insync.replicas` its ack quorum, and `quire.ensemble.size` the number of bookies that the
 entries of one ledger are striped over.
 """
@@ -53,9 +52,9 @@ class TopicKey(NamedTuple):
     at_most: float | None = None
     choices: tuple[str, ...] = ()
     effect: bool = False
-    """Whether Quire acts on it; otherwise it is only kept."""
+    """Whether Quire acts on it; otherwise it is only stored."""
     only_because: str = ""
-    """Why it has no more choices than it has, for whoever wants another one."""
+    """Why there are no other choices: part of the error message."""
 
 
 def _long(
@@ -72,21 +71,21 @@ def _bool(name: str, default: str, doc: str) -> TopicKey:
     return TopicKey(name, Kind.BOOLEAN, default, doc)
 
 
-_KEPT: Final = "Kept for tools; no effect here."
+_KEPT: Final = "Stored for tools; no effect here."
 
 _AS_PRODUCED: Final = (
     "batches are stored and sent as their producers compressed them; set compression.type of the"
     " producers"
 )
-"""Kafka's brokers compress again what was compressed otherwise: they open each batch, and give it a
-checksum of their own. Here a batch goes through unopened, under the checksum of its producer, from
-end to end, which is worth more than a place to choose the codec."""
+"""Kafka's brokers recompress batches that use another codec: they decode each batch, and give it a
+new checksum. Here batches stay unopened, under the producer's checksum, from end to end. That is
+worth more than choosing the codec in one place."""
 
 _KEYS: Final = (
     TopicKey(
         "cleanup.policy", Kind.LIST, DELETE,
-        "delete drops whole segments by age or size, compact keeps the last record per key; with"
-        " neither of them all records are kept.",
+        "delete drops whole segments by age or size, compact keeps the last record per key; without"
+        " either, all records are kept.",
         choices=(DELETE, COMPACT), effect=True,
     ),
     TopicKey(
@@ -99,7 +98,7 @@ _KEYS: Final = (
     _int("compression.zstd.level", 3, _KEPT, -131072),
     _long(
         "delete.retention.ms", _DAY_MS,
-        "How long a compacted topic keeps tombstones once it was compacted.", effect=True,
+        "How long a compacted topic keeps tombstones after compaction.", effect=True,
     ),
     _long("file.delete.delay.ms", 60_000, _KEPT),
     _long("flush.messages", _LONG_MAX, "No effect: every record is synced before its ack."),
@@ -130,20 +129,20 @@ _KEYS: Final = (
     _long("message.timestamp.difference.max.ms", _LONG_MAX, _KEPT),
     TopicKey(
         "message.timestamp.type", Kind.STRING, "CreateTime",
-        "Whose clock stamps records: the producer's or the broker's.",
+        "Who sets the timestamps of records: the producer or the broker.",
         choices=("CreateTime", "LogAppendTime"), effect=True,
     ),
     TopicKey(
         "min.cleanable.dirty.ratio", Kind.DOUBLE, "0.5",
-        "Share of bytes never compacted above which a partition is compacted.", 0, 1, effect=True,
+        "Share of uncompacted bytes above which a partition is compacted.", 0, 1, effect=True,
     ),
     _long(
         "min.compaction.lag.ms", 0, "Shortest time before a record is compacted.", effect=True
     ),
     _int(
         "min.insync.replicas", 2,
-        "Ack quorum: bookies that must have synced a record before its ack. At most the"
-        " replication factor.", 1, effect=True,
+        "Ack quorum: how many bookies must have synced a record before it is acknowledged. At most"
+        " the replication factor.", 1, effect=True,
     ),
     _bool("preallocate", "false", _KEPT),
     TopicKey(
@@ -156,19 +155,21 @@ _KEYS: Final = (
     _bool("remote.storage.enable", "false", _KEPT),
     _long(
         "retention.bytes", UNLIMITED,
-        "Size of a partition above which its oldest segments go; -1 for no limit.",
+        "Size of a partition above which its oldest segments are deleted; -1 for no limit.",
         UNLIMITED, effect=True,
     ),
     _long(
         "retention.ms", 7 * _DAY_MS,
-        "Age of a segment's newest record at which the segment goes; -1 for no limit.",
+        "Age of a segment's newest record at which the segment is deleted; -1 for no limit.",
         UNLIMITED, effect=True,
     ),
     _int("segment.bytes", 1 << 30, "Size at which a segment is rolled.", 14, effect=True),
     _int("segment.index.bytes", 10_485_760, _KEPT, 4),
     _long("segment.jitter.ms", 0, _KEPT),
     _long("segment.ms", 7 * _DAY_MS, "Age at which a segment is rolled.", 1, effect=True),
-    _bool("unclean.leader.election.enable", "false", "No effect: there is none."),
+    _bool(
+        "unclean.leader.election.enable", "false", "No effect: there are no unclean elections."
+    ),
 )  # fmt: skip
 
 TOPIC_KEYS: Final[Mapping[str, TopicKey]] = types.MappingProxyType({key.name: key for key in _KEYS})
@@ -178,7 +179,7 @@ NO_DEFAULTS: Final[Mapping[str, str]] = types.MappingProxyType({})
 
 
 def check_value(key: TopicKey, value: str) -> str:
-    """Return the value in its normal spelling. Raises InvalidTopicConfig."""
+    """Return the value in its normalized form. Raises InvalidTopicConfig."""
     text = value.strip()
     if key.kind is Kind.BOOLEAN:
         if text.lower() not in ("true", "false"):
@@ -221,9 +222,9 @@ class TopicConfig:
     """The settings of one topic that Quire acts on, and the overrides they come from."""
 
     overrides: Mapping[str, str] = field(default_factory=dict)
-    """What was set for this topic: key -> value in normal spelling."""
+    """What was set for this topic: key -> normalized value."""
     defaults: Mapping[str, str] = field(default_factory=dict)
-    """What the cluster was given instead of the defaults below; checked already."""
+    """Cluster-wide values that replace the defaults below; already checked."""
     cleanup_policy: tuple[str, ...] = (DELETE,)
     max_message_bytes: int = 1_048_588
     timestamp_before_max_ms: int = _LONG_MAX
@@ -278,23 +279,24 @@ class TopicConfig:
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments are dropped by age and size."""
+        """Whether old segments are deleted by age and size."""
         return DELETE in self.cleanup_policy
 
     @property
     def compacts(self) -> bool:
-        """Whether records are compacted by key, so that every record needs one."""
+        """Whether records are compacted by key, so that every record needs a key."""
         return COMPACT in self.cleanup_policy
 
     @property
     def segment_ms_max(self) -> int:
-        """Age at which a segment is rolled: in time to be compacted, if it has to be."""
+        """Age at which a segment is rolled: for compacted topics, early enough for
+        `max.compaction.lag.ms`."""
         return (
             min(self.segment_ms, self.compaction_lag_ms_max) if self.compacts else self.segment_ms
         )
 
     def value(self, name: str) -> str:
-        """Return a setting's value as text, its default if it was not set."""
+        """Return a setting's value as text: its default if it was not set."""
         default = self.defaults.get(name, TOPIC_KEYS[name].default)
         return self.overrides.get(name, default)
 

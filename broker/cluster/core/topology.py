@@ -23,15 +23,15 @@ from client.metadata.json_node import read_object, whole
 _FORMAT: Final = 1
 _INT16_MAX: Final = (1 << 15) - 1
 _PARTITIONS_MAX: Final = 1_000_000
-"""Every broker goes through all of them: more are damage, whatever the node says."""
+"""Every broker iterates over all of them, so a node that says more is treated as corrupt."""
 
 
 Position = tuple[UUID, int]
-"""Topic id and index of a partition: a place in the order of all partitions."""
+"""Topic id and index of a partition: a position in the order of all partitions."""
 
 
 class Endpoint(NamedTuple):
-    """Where a broker can be reached by one of its listeners."""
+    """The address of one listener of a broker."""
 
     host: str
     port: int
@@ -43,38 +43,38 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerInfo:
-    """A live broker, as its registration says."""
+    """A live broker, as registered."""
 
     id: BrokerId
     incarnation: str
     """Differs between any two starts of a broker process."""
     host: str
     port: int
-    """Where other brokers reach it: of the listener named `listener`."""
+    """The address for other brokers: that of the listener named `listener`."""
     advertised: bool
     """Whether that address was configured for clients."""
     listener: str = DEFAULT_NAME
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
-    """By listener; not given: the one of plain text at host and port."""
+    """By listener; by default a plaintext one at host and port."""
     admin_url: str = ""
-    """Where its admin API is, for other brokers and operators; empty: nowhere."""
+    """Its admin API, for other brokers and operators; empty: it has none."""
     rack: str | None = None
     features: Levels = field(default_factory=dict)
-    """What it knows of Kafka's features; nothing: a release that knew of none."""
+    """Levels of Kafka's features that it supports; empty: a release without features."""
     unloaded: bool = False
-    """Whether an operator wants it to lead nothing; ends with the process."""
+    """Whether an operator wants it to lead no partition; ends with the process."""
     leads_from: Position | None = None
-    """On the way there or back: it takes part from this place on; None: it has arrived."""
+    """During a hand-over: the position from which on it is eligible; None: no hand-over."""
 
     def __post_init__(self) -> None:
-        """Fill in the endpoint of a broker that has one."""
+        """Fill in the endpoint of a broker with only one listener."""
         if not self.endpoints:
             only = Endpoint(self.host, self.port, self.advertised, SecurityProtocol.PLAINTEXT)
             object.__setattr__(self, "endpoints", {self.listener: only})
 
     @property
     def is_tls(self) -> bool:
-        """Whether other brokers reach it by TLS."""
+        """Whether other brokers connect to it with TLS."""
         return self.endpoints[self.listener].protocol.is_tls
 
     @property
@@ -137,9 +137,9 @@ class TopicInfo:
     created_ms: int = 0
     assignments: Mapping[int, tuple[BrokerId, ...]] = field(default_factory=dict)
     """Partition index -> the replica list that operators gave it: brokers that should lead it, the
-    preferred one first. Brokers hold no data, so that is all a replica list means here."""
+    preferred one first. Brokers hold no data, so a replica list has no other meaning here."""
     grown_from: tuple[int, ...] = ()
-    """Numbers of partitions that it had before, rising: what was there keeps its leaders."""
+    """Former partition counts, ascending: existing partitions keep their leaders."""
 
     @property
     def id_text(self) -> str:
@@ -153,9 +153,9 @@ class TopicInfo:
 
     @property
     def ack_quorum(self) -> int:
-        """Copies that are on stable storage before an acknowledgement.
+        """Copies that must be on stable storage before an acknowledgement.
 
-        The default of `min.insync.replicas` may exceed a small write quorum; then all copies.
+        The default of `min.insync.replicas` may exceed a small write quorum; then it is all copies.
         """
         return min(self.config.min_insync_replicas, self.replication_factor)
 
@@ -165,7 +165,7 @@ class TopicInfo:
         return max(self.config.ensemble_size, self.replication_factor)
 
     def with_defaults(self, defaults: Mapping[str, str]) -> TopicInfo:
-        """Return the same topic in a cluster with other defaults of topics' settings."""
+        """Return the same topic with other cluster-wide defaults of topic settings."""
         return replace(self, config=self.config.with_defaults(defaults))
 
     def encode(self) -> bytes:
@@ -208,7 +208,7 @@ class TopicInfo:
 
 
 def _endpoints(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Read listeners; brokers of earlier versions have one and do not say so."""
+    """Read listeners; brokers of earlier versions have only one, and no such field."""
     if "endpoints" not in fields:
         return {}
     endpoints = {
@@ -234,17 +234,17 @@ def _position(raw: Any) -> Position | None:
 
 
 def _assignments(fields: Mapping[str, Any]) -> dict[int, tuple[BrokerId, ...]]:
-    """Read replica lists, and the single brokers that earlier versions called pins."""
+    """Read replica lists, and the single brokers that earlier versions stored as "pins"."""
     pins = {index: [broker] for index, broker in fields.get("pins", {}).items()}
     lists = pins | fields.get("assignments", {})
     return {int(index): tuple(map(BrokerId, map(int, lists[index]))) for index in lists}
 
 
 def _rising(raw: list[Any], below: int) -> tuple[int, ...]:
-    """Check numbers of partitions that a topic had. Raises ValueError."""
+    """Check the former partition counts of a topic. Raises ValueError."""
     counts = tuple(whole({"count": count}, "count", 1, below - 1) for count in raw)
     if any(count >= more for count, more in pairwise(counts)):
-        raise ValueError(f"grown_from does not rise: {raw}")
+        raise ValueError(f"grown_from is not ascending: {raw}")
     return counts
 
 
@@ -259,5 +259,5 @@ def _load(data: bytes, what: str) -> dict[str, Any]:
     except (ValueError, KeyError) as error:
         raise LogCorrupt(f"{what} is not readable: {error!r}") from error
     if version != _FORMAT:
-        raise LogCorrupt(f"{what} has format {version}, this broker knows {_FORMAT}")
+        raise LogCorrupt(f"{what} has format {version}; this broker supports format {_FORMAT}")
     return fields

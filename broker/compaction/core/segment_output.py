@@ -114,7 +114,7 @@ class SegmentOutput:
 
     def _snapshot(self, offset: Offset) -> bytes:
         leader, said = ProducerState().encode(), None
-        if self._transactions.is_known:
+        if self._transactions.has_state:
             leader += OpenTransactions().encode()
             said = self._transactions.snapshot(is_first=False)
         data = seal_snapshot(

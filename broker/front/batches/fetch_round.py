@@ -32,8 +32,8 @@ from broker.faults import code_of
 from broker.front.core.fetch_sessions import Asked
 from broker.front.services import Call, Services
 from broker.leadership.awaited_partitions import Key
-from broker.leadership.follower import Follower, Wanted
-from broker.leadership.followers import Reader
+from broker.leadership.follower import FetchPosition, Follower
+from broker.leadership.followers import Consumer
 from broker.partition.partition import Fetched, Partition
 from client.errors import QuireError
 from client.ids import BrokerId, Offset
@@ -73,10 +73,10 @@ class FetchRound:
     __slots__ = (
         "_awaited",
         "_committed",
+        "_consumer",
         "_leaders",
         "_left",
         "_peer",
-        "_reader",
         "_reads",
         "_request",
         "_services",
@@ -107,11 +107,11 @@ class FetchRound:
         self._peer = call.peer
         self._committed = request.isolation == READ_COMMITTED
         self._request = request
-        self._reader: Reader | None = None
-        """Set if the consumer may be served by a broker near it."""
+        self._consumer: Consumer | None = None
+        """Set if another broker may be able to serve the consumer."""
         if request.rack and services.followers.is_on:
             peer = call.peer
-            self._reader = Reader(
+            self._consumer = Consumer(
                 request.rack, peer.listener, peer.host, call.client_id, self._committed
             )
         self._leaders: list[Partition | None] = []
@@ -149,9 +149,11 @@ class FetchRound:
         try:
             leader = self._leader(one)
             check_epoch(leader, max(UNKNOWN, fetch.leader_epoch))  # as in Kafka, only here
-            if self._reader is not None:
+            if self._consumer is not None:
                 followers = self._services.followers
-                replica = followers.nearer(leader, self._reader, Offset(fetch.offset))
+                replica = followers.preferred_read_replica(
+                    leader, self._consumer, Offset(fetch.offset)
+                )
             if replica is None and (size_max or first):
                 fetched = leader.reader.read_cached(
                     Offset(fetch.offset),
@@ -188,7 +190,7 @@ class FetchRound:
         fetch, name = one.fetch, self._name(one.topic)
         self._leaders.append(None)
         key = self._services.partitions.awaited_key(name, fetch.partition)
-        followers, reader = self._services.followers, self._reader
+        followers, reader = self._services.followers, self._consumer
         if key is not None:
             self._awaited.append(key)
         if key is not None or reader is None or not followers.serves(reader.rack):
@@ -258,8 +260,8 @@ class FetchRound:
         offset = Offset(fetch.offset)
         try:
             if isinstance(leader, Follower):
-                wanted = Wanted(offset, fetch.leader_epoch, self._committed)
-                fetched = await leader.read(wanted, read.size_max, at_least_one=read.at_least_one)
+                position = FetchPosition(offset, fetch.leader_epoch, self._committed)
+                fetched = await leader.read(position, read.size_max, at_least_one=read.at_least_one)
             else:
                 fetched = await leader.reader.read(
                     offset,

@@ -128,7 +128,7 @@ class _Fetch:
         try:
             self._take(steps, call)
         except RemoteProtocolError as error:
-            self._slot.let_go()
+            self._slot.release()
             self._channel.fail(str(error))
         except Exception:  # the outermost loop of a request: nothing may escape
             self._break()
@@ -229,7 +229,7 @@ class _Fetch:
 
     def _break(self) -> None:
         log.exception("fetch.failed client=%s", self._call.client_id)
-        self._slot.let_go()
+        self._slot.release()
         self._channel.fail("fetch failed")
 
     def _on_lost(self) -> None:
@@ -239,7 +239,7 @@ class _Fetch:
             self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
-        self._slot.let_go()
+        self._slot.release()
 
     def _refuse(self, error: BrokerError) -> None:
         """Answer that nothing was fetched."""

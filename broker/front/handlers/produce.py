@@ -156,7 +156,7 @@ class _Produce:
         """The client is gone before its request was read."""
         assert self._stop_parsing is not None
         self._stop_parsing()
-        self._slot.let_go()
+        self._slot.release()
 
     def _parse(self, steps: Steps[ProduceRequest]) -> None:
         try:
@@ -171,7 +171,7 @@ class _Produce:
             if self._unstarted is None and not self._held:
                 self._unmute()
         except RemoteProtocolError as error:
-            self._slot.let_go()
+            self._slot.release()
             self._channel.fail(str(error))
         else:
             self.parse_on(steps)
@@ -300,7 +300,7 @@ class _Produce:
             return
         self._services.partitions.awaited.give(self._slot.request_size)
         if self._answered:
-            self._slot.let_go()
+            self._slot.release()
         self._slot.split_s = self._services.metrics.now_s()
         self._on_waited()
 
@@ -377,7 +377,7 @@ class _Produce:
         self._answered = True
         self._services.deadlines.cancel(self._ticket)
         if not self._held:
-            self._slot.let_go()
+            self._slot.release()
 
     # --- both
 
@@ -437,7 +437,7 @@ class _Produce:
         failures = self._services.metrics.request_failures
         failures[KEY] = failures.get(KEY, 0) + 1
         log.exception("produce.failed client=%s", self._call.client_id, extra=AT_WILL)
-        self._slot.let_go()
+        self._slot.release()
         self._channel.fail("produce failed")
 
     def _answer_steps(self, wait_ms: int) -> Steps[None]:
@@ -445,7 +445,7 @@ class _Produce:
         results = yield from answer.results(self._topics)
         if self._terms.acks == 0:
             if answer.error is not None:
-                self._slot.let_go()
+                self._slot.release()
                 channel.fail(f"produce with acks 0 failed: {message_of(answer.error)}")
             else:
                 channel.answer(self._slot, ())

@@ -1,1 +1,1 @@
-"""Rules of reading nearby, without I/O."""
+"""Rules of follower fetching, without I/O."""

@@ -1,7 +1,7 @@
-"""Decides which consumers read from a broker nearby, and from which one.
+"""Decides which consumers fetch from a broker in their rack, and from which one (KIP-392).
 
-Any broker can read the ledgers of any partition, so any can serve what is sealed: that never
-changes and is confirmed. What is written now is known to its leader only.
+Any broker can read the ledgers of any partition, so any broker can serve sealed segments: they are
+confirmed and never change. Only the leader knows the end of the active segment.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ def sealed_end(listed: SegmentList) -> Offset:
 
 
 def stable_end(listed: SegmentList) -> Offset:
-    """Return the offset below which everything sealed is decided by what is sealed, which is what
-    readers of committed records may have; the log's start if that is nothing, or not known."""
+    """Return the last stable offset as far as sealed segments decide it: the bound of
+    read_committed consumers. The log start offset if nothing is decided, or it is not known."""
     for item in reversed(listed.segments):
         if item.facts is not None:
             return max(item.facts.stable_offset, listed.log_start_offset)
     return listed.log_start_offset
 
 
-def far_behind(listed: SegmentList, bytes_min: int) -> Offset:
-    """Return the largest known offset from which on at least so many bytes are sealed; `NOWHERE`:
-    there is none. Looks at whole segments, in the head of the list only."""
+def redirect_offset_max(listed: SegmentList, bytes_min: int) -> Offset:
+    """Return the largest known offset with at least `bytes_min` sealed bytes at or after it;
+    `NOWHERE`: there is none. Looks at whole segments, in the head of the list only."""
     left = bytes_min
     for item in reversed(listed.items):
         if isinstance(item, Segment):
@@ -66,10 +66,10 @@ def far_behind(listed: SegmentList, bytes_min: int) -> Offset:
 def choose_replica(
     rack: str, candidates: Iterable[Candidate], topic_id: UUID, index: int
 ) -> BrokerId | None:
-    """Return the broker in a rack that is to serve a partition there; None: there is none.
+    """Return the broker that serves a partition in a rack; None: the rack has none.
 
-    All brokers and all consumers of a rack come to the same one, which reads each entry once for
-    them; the partitions of a topic are spread over all of the rack.
+    All brokers and all consumers of a rack get the same one, so it reads each entry once for all of
+    them. The partitions of a topic are spread over all brokers of the rack.
     """
     near = sorted(one.id for one in candidates if one.rack == rack)
     return near[(topic_id.int + index) % len(near)] if near else None

@@ -1,15 +1,15 @@
-"""The frames of the link between two brokers: what is asked, what is answered, and the hello.
+"""The frames of the link between two brokers: requests, answers, and the hello.
 
-A link is a connection to the Kafka listener that carries requests of one API key of our own. No
-client is told of it, and a broker of another kind, or of a release without it, closes the
-connection. Requests have Kafka's classic header, so that one listener serves both:
+A link is a connection to the Kafka listener that carries requests with an API key of our own. It is
+not announced to clients, and a broker of another kind, or of a release without links, closes the
+connection. Requests have Kafka's first header version, so that one listener serves both:
 
     request  size i32 | api key i16 | version i16 | correlation id i32 | client id, null i16
-             | kind i8 | the rest is the kind's
-    answer   size i32 | correlation id i32 | status i8 | the rest: the kind's, or a refusal's text
+             | kind i8 | body, defined by the kind
+    answer   size i32 | correlation id i32 | status i8 | body, or the text of a refusal
 
-The first request is the hello: who asks, and whom it means to reach. A process that was restarted
-at the same address, or a broker of another cluster, refuses it.
+The first request is the hello: it names the sender and the intended receiver. A process that was
+restarted at the same address, or a broker of another cluster, refuses it.
 
     hello    cluster id, broker id i32, incarnation; broker id i32 and incarnation of the receiver
     text     size i16 | UTF-8
@@ -32,9 +32,9 @@ HELLO_ID: Final = 0
 """Correlation id of the hello; those of requests are greater."""
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 ITEMS_MAX: Final = 10_000
-"""Of one list: what brokers send each other is cut into requests below that."""
+"""Items of one list: brokers split longer lists into several requests."""
 TEXT_BYTES_MAX: Final = 1_000
-"""Of a refusal; more is cut."""
+"""Text of a refusal; longer ones are truncated."""
 
 _ANSWERED: Final = 0
 _REFUSED: Final = 1
@@ -49,7 +49,7 @@ _NO_CLIENT_ID: Final = -1
 
 
 class Hello(NamedTuple):
-    """Who opens a link, and to whom."""
+    """The sender and the intended receiver of a link."""
 
     cluster_id: str
     sender: BrokerId
@@ -59,7 +59,7 @@ class Hello(NamedTuple):
 
 
 class LinkAnswer(NamedTuple):
-    """What came back; `refusal` says why nothing else did."""
+    """An answer; `refusal` is the reason if the request was refused."""
 
     correlation_id: int
     body: memoryview
@@ -74,7 +74,7 @@ def request_frame(kind: int, correlation_id: int, body: bytes) -> bytes:
 
 
 def split_request(body: memoryview) -> tuple[int, memoryview]:
-    """Return (kind, the rest) of a request behind its header. Raises RemoteProtocolError."""
+    """Return (kind, body) of a request without its header. Raises RemoteProtocolError."""
     reader = Reader(body)
     kind = reader.int8()
     return kind, body[reader.position :]
@@ -101,7 +101,7 @@ def split_answer(frame: memoryview) -> LinkAnswer:
         return LinkAnswer(correlation_id, frame[reader.position :], None)
     if status == _REFUSED:
         return LinkAnswer(correlation_id, memoryview(b""), read_text(reader))
-    raise RemoteProtocolError(f"answer of status {status}")
+    raise RemoteProtocolError(f"answer with unknown status {status}")
 
 
 def encode_hello(hello: Hello) -> bytes:
@@ -147,10 +147,13 @@ def read_text(reader: Reader) -> str:
 
 
 def read_count(reader: Reader, item_bytes_min: int) -> int:
-    """Read how many items follow, each of this many bytes at least. Raises RemoteProtocolError."""
+    """Read how many items follow, of at least `item_bytes_min` bytes each.
+
+    Raises RemoteProtocolError.
+    """
     count = reader.int32()
     if not 0 <= count * item_bytes_min <= reader.remaining or count > ITEMS_MAX:
-        raise RemoteProtocolError(f"{count} items in {reader.remaining} bytes")
+        raise RemoteProtocolError(f"a list of {count} items in {reader.remaining} bytes")
     return count
 
 

@@ -1,17 +1,17 @@
-"""Decides what becomes of requests to one broker: when they are sent, and when nobody answers.
+"""Decides when requests to one broker are sent, and when they have failed.
 
     IDLE ──ask──▶ CONNECTING ──▶ GREETING ──welcome──▶ UP
       ▲                │             │                 │
       └── a pause ─────┴─────────────┴─────────────────┘   lost, refused, or an answer too late
 
-At most this many requests are on their way; some more wait. One that was never sent is *refused*:
-nothing has happened. One that was sent and gets no answer is *unanswered*: nobody knows. An answer
-that does not come in time ends the connection with everything on it, because a peer answers in the
-order of requests, so that nothing behind it will come sooner.
+The number of requests in flight is bounded, and so is the number that wait. A request that was
+never sent is *refused*: nothing has happened. One that was sent and gets no answer is *unanswered*:
+its outcome is unknown. A late answer ends the connection and all requests on it, because a peer
+answers in the order of requests: none after it would be answered sooner.
 
-After a failure nothing is tried before a pause, which doubles while failures go on; meanwhile
-requests are refused at once, and whoever asks has a pause of his own. A connection that ends while
-nothing is on it (peers close silent ones) is opened again by the next request.
+After a failure there is a pause before the next attempt, which doubles with each further failure.
+Meanwhile requests are refused at once; callers pause before they retry. A connection that ends
+while no request is in flight (peers close idle ones) is opened again by the next request.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class LinkConfig:
     """Limits of the link to one broker."""
 
     requests_max: int = 64
-    """Requests on their way."""
+    """Requests in flight."""
     waiting_max: int = 256
-    """Requests that wait for those, or for the connection; more are refused."""
+    """Requests that wait for one of those, or for the connection; more are refused."""
     answer_ms_max: int = 5_000
-    """How long an answer may take. Lower: a peer that hangs is left sooner, a slow one too."""
+    """How long an answer may take. Lower: hanging peers are given up sooner, but slow ones, too."""
     pause_ms_min: int = 20
     """First pause after a failure."""
     pause_ms_max: int = 1_000
@@ -47,7 +47,10 @@ class LinkConfig:
             or self.waiting_max < self.requests_max
             or self.pause_ms_max < self.pause_ms_min
         ):
-            raise ConfigError("limits of the link between brokers must be positive, and in order")
+            raise ConfigError(
+                "the limits of links between brokers must be positive, waiting_max at least"
+                " requests_max, and pause_ms_max at least pause_ms_min"
+            )
 
 
 class Connect(NamedTuple):
@@ -65,14 +68,14 @@ class Send(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Tell who asked that the request was not sent."""
+    """Tell the caller that the request was not sent."""
 
     request_id: int
     reason: str
 
 
 class Unanswered(NamedTuple):
-    """Tell who asked that nobody knows what became of the request."""
+    """Tell the caller that the outcome of the request is unknown."""
 
     request_id: int
     reason: str
@@ -89,7 +92,7 @@ Effects = Sequence[Effect]
 
 
 class PeerPhase(enum.Enum):
-    """Where the link stands."""
+    """The state of the link."""
 
     IDLE = "idle"
     CONNECTING = "connecting"
@@ -106,73 +109,73 @@ class PeerState:
         self._config: Final = config
         self._waiting: deque[int] = deque()
         self._sent: dict[int, float] = {}
-        """Requests on their way, oldest first: when their answer is late."""
+        """Requests in flight, oldest first, with the deadlines of their answers."""
         self._late_s = 0.0
-        """While connecting and greeting: when that takes too long."""
+        """Deadline of connecting and greeting."""
         self._retry_s = float("-inf")
         self._failures = 0
 
     def ask(self, request_id: int, now_s: float) -> Effects:
-        """Take a request; ids are never used again."""
+        """Accept a request; its id is never reused."""
         if self.phase is PeerPhase.CLOSED:
-            return (Refused(request_id, "the broker is gone"),)
+            return (Refused(request_id, "the link is closed"),)
         if self.phase is PeerPhase.IDLE:
             if now_s < self._retry_s:
-                return (Refused(request_id, "it could not be reached a moment ago"),)
+                return (Refused(request_id, "the last connection failed a moment ago"),)
             self.phase = PeerPhase.CONNECTING
             self._late_s = now_s + self._config.answer_ms_max / 1000
             self._waiting.append(request_id)
             return (Connect(),)
         if len(self._waiting) >= self._config.waiting_max:
-            return (Refused(request_id, "too many requests wait for it"),)
+            return (Refused(request_id, "too many requests are waiting for it"),)
         self._waiting.append(request_id)
         return self._send(now_s)
 
     def on_connected(self) -> Effects:
         """The connection is open."""
         if self.phase is not PeerPhase.CONNECTING:
-            return (Break("it is no longer needed"),)
+            return (Break("the connection is no longer needed"),)
         self.phase = PeerPhase.GREETING
         return (Greet(),)
 
     def on_welcome(self, now_s: float) -> Effects:
-        """The peer has taken the hello."""
+        """The peer has accepted the hello."""
         if self.phase is not PeerPhase.GREETING:
             return self._fail("it answered a hello that was not sent", now_s)
         self.phase = PeerPhase.UP
         return self._send(now_s)
 
     def on_answer(self, request_id: int, now_s: float) -> Effects:
-        """An answer came; one that nobody waits for breaks the connection."""
+        """An answer arrived; an unexpected one breaks the connection."""
         if self._sent.pop(request_id, None) is None:
             return self._fail("it answered a request that was not sent", now_s)
         self._failures = 0
         return self._send(now_s)
 
     def on_lost(self, reason: str, now_s: float) -> Effects:
-        """The connection is gone, could not be had, or was refused."""
+        """The connection was lost, could not be made, or was refused."""
         return self._end(reason, now_s)
 
     def on_broken(self, reason: str, now_s: float) -> Effects:
-        """The peer sent what makes no sense."""
+        """The peer sent something invalid."""
         return self._fail(reason, now_s)
 
     def close(self) -> Effects:
-        """The peer is gone, or this broker stops."""
+        """The peer is no longer registered, or this broker stops."""
         if self.phase is PeerPhase.CLOSED:
             return ()
-        effects = [Break("closed"), *self._give_up("the broker is gone")]
+        effects = [Break("closed"), *self._give_up("the link was closed")]
         self.phase = PeerPhase.CLOSED
         return effects
 
     def next_deadline(self) -> float | None:
-        """Return when `on_deadline` wants to be called."""
+        """Return when to call `on_deadline`; None: no deadline."""
         if self.phase in (PeerPhase.CONNECTING, PeerPhase.GREETING):
             return self._late_s
         return next(iter(self._sent.values()), None)
 
     def on_deadline(self, now_s: float) -> Effects:
-        """Look whether an answer is late."""
+        """Check whether an answer is late."""
         late_s = self.next_deadline()
         if late_s is None or now_s < late_s:
             return ()

@@ -1,7 +1,7 @@
-"""The segment being written: what it holds so far, where things are in it, when it should end.
+"""The segment being written: its contents so far, its sparse indexes, and when it should end.
 
-Covers the decisions "write a snapshot now" and "roll now". It counts what was accepted; the facts
-are final once everything accepted was confirmed.
+Decides when to write a snapshot and when to roll. It counts what was accepted; its facts are final
+once everything accepted was confirmed.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from client.log.segments import SegmentFacts
 from client.log.snapshot import IndexPoint
 
 _SNAPSHOT_SHARE: Final = 8
-"""Large snapshots are written less often: at most an eighth of the log is snapshots."""
+"""Large snapshots are written less often: at most about an eighth of the log is snapshots."""
 
 _POINT_COUNT_MAX: Final = 4096
-"""Places listed in a snapshot; beyond, every other one is left out."""
+"""Positions listed in a snapshot; beyond that, every other one is removed."""
 
 
 class SnapshotPoints:
-    """The snapshots in the segment: where they stand, and when the next one is due.
+    """The snapshots in the segment: their positions, and when the next one is due.
 
-    Each is measured by what the segment holds by then, in bytes and entries, so that a batch costs
-    nothing here.
+    Computed from the segment's size and entry count at each snapshot, so that batches cost nothing
+    here.
     """
 
     __slots__ = (
@@ -42,19 +42,19 @@ class SnapshotPoints:
 
     def __init__(self, limits: LogLimits) -> None:
         self.points: list[IndexPoint] = []
-        """Places that the next snapshot lists."""
+        """Positions that the next snapshot lists."""
         self._limits = limits
         self._bytes_before = 0
-        """Size of the segment behind the last snapshot."""
+        """Size of the segment including the last snapshot."""
         self._entries_before = 0
-        """Its entries up to the last snapshot."""
+        """Entries of the segment including the last snapshot."""
         self._last_bytes = 0
         """Size of the last snapshot."""
         self._listed_bytes = 0
         """Size of the segment before the last snapshot that is listed."""
 
     def is_due(self, segment_bytes: int, entry_count: int) -> bool:
-        """Whether enough was written since the last snapshot; the segment is so large now."""
+        """Whether enough was written since the last snapshot, given the segment's size now."""
         written = segment_bytes - self._bytes_before
         limits = self._limits
         return written >= _SNAPSHOT_SHARE * self._last_bytes and (
@@ -62,20 +62,20 @@ class SnapshotPoints:
             or written >= limits.snapshot_interval_bytes
         )
 
-    def has_news(self, segment_bytes: int) -> bool:
+    def has_batches_after(self, segment_bytes: int) -> bool:
         """Whether batches follow the last snapshot."""
         return segment_bytes > self._bytes_before
 
     def add(self, point: IndexPoint, segment_bytes: int, size: int) -> None:
-        """The next entry is a snapshot of `size` bytes, in a segment with so many before it."""
+        """The next entry is a snapshot of `size` bytes; the segment has `segment_bytes` before."""
         self._list(point, segment_bytes)
         self._bytes_before = segment_bytes + size
         self._entries_before = point.entry_id + 1
         self._last_bytes = size
 
     def _list(self, point: IndexPoint, segment_bytes: int) -> None:
-        """List it, unless the last one listed is near: all are carried by every later snapshot, and
-        would make it large."""
+        """List the snapshot, unless the last listed one is near: every later snapshot carries all
+        of them, and would become large."""
         points = self.points
         if points and segment_bytes - self._listed_bytes < self._limits.snapshot_interval_bytes:
             return
@@ -120,15 +120,15 @@ class ActiveSegment:
         self.transactions = SegmentTransactions(limits.aborted_block_entries)
         self._snapshots = SnapshotPoints(limits)
         self._in_entry = False
-        """Whether batches were counted that belong to the next entry."""
+        """Whether batches of the next entry were counted."""
         self._index_interval_bytes = limits.index_interval_bytes
         self._next_index_bytes = 0
-        """The next entry is indexed when the segment has so many bytes."""
+        """Size of the segment from which on the next entry is indexed."""
 
     def on_batch(self, offset: Offset, end: Offset, size: int, max_timestamp_ms: int) -> None:
         """The next entry holds a batch of `size` bytes for the offsets [offset, end).
 
-        So do further ones until `on_entry`.
+        All batches until `on_entry` belong to the same entry.
         """
         if not self._in_entry:
             self._in_entry = True
@@ -143,14 +143,14 @@ class ActiveSegment:
             self.max_timestamp_ms = max_timestamp_ms
 
     def on_entry(self) -> None:
-        """The entry of the batches counted since the last one is complete."""
+        """The entry with the batches counted since the last entry is complete."""
         assert self._in_entry, "an entry holds batches"
         self._in_entry = False
         self.entry_count += 1
 
     def on_snapshot(self, size: int) -> None:
         """The next entry is a snapshot of `size` bytes, at the segment's present end."""
-        assert not self._in_entry, "batches accepted before a snapshot stand before it"
+        assert not self._in_entry, "earlier batches are in entries before the snapshot"
         point = IndexPoint(self.end_offset, EntryId(self.entry_count), self.max_timestamp_ms)
         self._snapshots.add(point, self.size_bytes, size)
         self.entry_count += 1
@@ -158,7 +158,7 @@ class ActiveSegment:
 
     def on_block(self, size: int) -> None:
         """The next entry is a block of aborted transactions, of `size` bytes."""
-        assert not self._in_entry, "batches accepted before a block stand before it"
+        assert not self._in_entry, "earlier batches are in entries before the block"
         self.transactions.on_block_written(EntryId(self.entry_count))
         self.entry_count += 1
         self.size_bytes += size
@@ -169,19 +169,19 @@ class ActiveSegment:
         return self._snapshots.is_due(self.size_bytes, self.entry_count)
 
     @property
-    def has_news(self) -> bool:
+    def has_batches_after_snapshot(self) -> bool:
         """Whether batches follow the last snapshot."""
-        return self._snapshots.has_news(self.size_bytes)
+        return self._snapshots.has_batches_after(self.size_bytes)
 
     @property
     def points(self) -> Sequence[IndexPoint]:
-        """The places that the next snapshot lists."""
+        """The positions that the next snapshot lists."""
         return self._snapshots.points
 
     def roll_due(self, limits: SegmentLimits, now_ms: int) -> bool:
-        """Whether the segment is full, or old, or would be deleted if it were sealed.
+        """Whether the segment is full, or old, or would be expired if it were sealed.
 
-        A segment without records never ends: an idle topic does not grow.
+        A segment without records never ends, so an idle topic does not grow.
         """
         if self.end_offset == self.base_offset:
             return False
@@ -195,8 +195,8 @@ class ActiveSegment:
         return now_ms - newest > limits.retention_ms
 
     def facts(self) -> SegmentFacts:
-        """Return what will be listed of the segment; everything accepted was confirmed, and its
-        last entry is a snapshot."""
+        """Return the segment's facts for the list. Everything accepted must be confirmed, and the
+        last entry must be a snapshot."""
         last = SnapshotPlace(self.ledger_id, EntryId(self.entry_count - 1))
         return SegmentFacts(
             Offset(self.end_offset - 1),

@@ -1,7 +1,7 @@
-"""Accepted entries on their way to being confirmed, in one order across ledgers.
+"""Accepted entries that are not confirmed yet, in one order across ledgers.
 
-Entries leave the queue exactly as they entered it. An entry waits here until it is taken for the
-ledger, which is when the ledger's writer has room for it.
+Entries leave the queue in the order in which they entered it. An entry waits here until the
+ledger's writer has room for it, and is taken then.
 
 While a partition changes ledgers the queue holds new entries back: nothing is sent to the next
 ledger before everything in the previous one is confirmed. So whatever a recovery finds in the
@@ -20,10 +20,10 @@ from client.wire.kafka.batches.records import Buffer
 
 
 class Append:
-    """One accepted batch and what became of it.
+    """One accepted batch and its outcome.
 
-    `completed` turns true once: with `error` None the batch is on its ack quorum and will be
-    read at `base_offset` for ever; otherwise the error's `outcome` says what is known.
+    `completed` becomes true once. If `error` is None then, the batch is on its ack quorum and will
+    always be read at `base_offset`; otherwise the error's `outcome` says what is known.
     """
 
     __slots__ = (
@@ -52,7 +52,7 @@ class Append:
         """The batch as it is stored; empty for a duplicate."""
         self.size = size
         self.log_append_time_ms = log_append_time_ms
-        """Timestamp the broker set, or -1."""
+        """Timestamp set by the broker, or -1."""
         self.completed = False
         self.error: BrokerError | None = None
         self._call: Callable[[Append], None] | None = None
@@ -60,7 +60,7 @@ class Append:
         """Of whoever sent the batch again meanwhile."""
 
     def on_done(self, call: Callable[[Append], None]) -> None:
-        """Call `call(self)` once completed: at once if that has happened already."""
+        """Call `call(self)` on completion; at once if it is completed already."""
         if self.completed:
             call(self)
         elif self._call is None:
@@ -69,7 +69,7 @@ class Append:
             self._more_calls = (*self._more_calls, call)
 
     def complete(self, error: BrokerError | None = None) -> None:
-        """Settle the append and tell those who wait. For the partition only."""
+        """Complete the append and call all callbacks. For the partition only."""
         assert not self.completed
         self.completed = True
         self.error = error
@@ -83,7 +83,7 @@ class Append:
 
 
 class LogEntry:
-    """What one ledger entry holds: batches that share it, or a snapshot, which is no append."""
+    """The content of one ledger entry: batches that share it, or a snapshot without appends."""
 
     __slots__ = ("appends", "buffers", "end_offset", "entry_id", "sent_s", "size")
 
@@ -96,14 +96,14 @@ class LogEntry:
         """In the order of their offsets."""
         self.buffers = buffers
         self.end_offset = end_offset
-        """Where the log goes on behind it."""
+        """End of the log after this entry."""
         self.size = size
         self.sent_s = 0.0
         """When it was handed to the ledger."""
 
 
 class AppendQueue:
-    """First in, first out; with a gate in front of the ledger."""
+    """A first-in, first-out queue that can hold entries back for the next ledger."""
 
     __slots__ = ("_held", "_holding", "_pending", "size_bytes", "waiting")
 
@@ -111,10 +111,10 @@ class AppendQueue:
         self._pending: deque[LogEntry] = deque()
         """Taken for the ledger, not confirmed."""
         self.waiting: deque[LogEntry] = deque()
-        """For the same ledger, not taken yet. For others to see whether there are any: a batch's
-        path."""
+        """For the same ledger, not taken yet. Public because every batch checks whether it is
+        empty."""
         self._held: deque[LogEntry] = deque()
-        """For the next ledger."""
+        """Held back for the next ledger."""
         self._holding = False
         self.size_bytes = 0
         """Bytes accepted and not confirmed."""
@@ -129,32 +129,32 @@ class AppendQueue:
 
     @property
     def entries_under_way(self) -> int:
-        """Entries that the ledger has not confirmed yet."""
+        """Entries for this ledger that are not confirmed yet."""
         return len(self._pending) + len(self.waiting)
 
     @property
     def sent_count(self) -> int:
-        """Entries that were taken and are not confirmed."""
+        """Entries that were taken and are not confirmed yet."""
         return len(self._pending)
 
     @property
     def is_drained(self) -> bool:
-        """Whether the ledger confirmed everything that is for it."""
+        """Whether everything for this ledger is confirmed."""
         return not self._pending and not self.waiting
 
     def push(self, entry: LogEntry) -> None:
-        """Enqueue."""
+        """Enqueue an entry."""
         self.size_bytes += entry.size
         (self._held if self._holding else self.waiting).append(entry)
 
     def take(self) -> LogEntry:
-        """Return the next entry to send; `waiting` says whether there is one."""
+        """Return the next entry to send; `waiting` must not be empty."""
         entry = self.waiting.popleft()
         self._pending.append(entry)
         return entry
 
     def pop(self) -> LogEntry:
-        """The ledger confirmed its oldest entry: return what it holds."""
+        """The ledger confirmed its oldest entry: return that."""
         entry = self._pending.popleft()
         self.size_bytes -= entry.size
         return entry
@@ -165,20 +165,20 @@ class AppendQueue:
         self._holding = True
 
     def release(self) -> None:
-        """Open the gate to the next ledger: what was held may be taken for it, in order."""
+        """Switch to the next ledger: entries held back may be taken for it, in order."""
         assert self._holding
         assert self.is_drained, "the previous ledger has unconfirmed entries"
         self._holding = False
         self.waiting, self._held = self._held, self.waiting
 
     def appends(self) -> Iterator[Append]:
-        """Walk everything queued, oldest first."""
+        """Iterate over all queued appends, oldest first."""
         for queue in (self._pending, self.waiting, self._held):
             for entry in queue:
                 yield from entry.appends
 
     def drain(self) -> list[Append]:
-        """Remove and return everything: none of it will be confirmed to us."""
+        """Remove and return all appends: this leader will not see them confirmed."""
         drained = list(self.appends())
         self._pending.clear()
         self.waiting.clear()

@@ -1,15 +1,15 @@
-"""Which batches of a partition share a ledger entry.
+"""Accumulates batches of a partition that share a ledger entry.
 
-An entry costs three bookies and this broker the same whatever it holds, so small batches travel
-together, as small packets do (RFC 896): those of one turn of the event loop share an entry, and
-while some entries of the partition are under way what comes meanwhile gathers for the next one.
-That delays nothing by more than it gains: entries are confirmed in order, and a bookie would make
-what comes during a sync wait for the next one anyhow.
+Each entry has a fixed cost for its bookies and this broker, so small batches are sent together,
+like small packets in Nagle's algorithm (RFC 896). Batches of one turn of the event loop share an
+entry, and while some entries of the partition are in flight, further batches accumulate for the
+next one. The delay costs less than it gains: entries are confirmed in order, and what reaches a
+bookie during a sync would wait for the next sync anyway.
 
-Two entries may be under way before anything waits: one that the bookies sync, and the next one
-that lies ready when they have. A batch that fills an entry by itself never waits.
+Two entries may be in flight before batches have to wait: one that the bookies sync, and one that is
+ready for their next sync. A batch that fills an entry by itself never waits.
 
-Each batch keeps its own offsets, checks, duplicates and answer; only the envelope is shared.
+Each batch keeps its own offsets, checks, duplicate detection and answer; only the entry is shared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from client.wire.kafka.batches.records import Buffer
 
 
 class BatchAccumulator:
-    """Accepted batches that no entry holds yet."""
+    """Accepted batches that are in no entry yet."""
 
     __slots__ = (
         "_appends",
@@ -42,7 +42,7 @@ class BatchAccumulator:
         self._entries_under_way_max = limits.entries_before_sharing
         self.size_bytes = 0
         self.is_full = False
-        """Whether the entry should leave now, whatever is under way."""
+        """Whether the entry should be sent now, whatever is in flight."""
 
     def __len__(self) -> int:
         return len(self._appends)
@@ -51,11 +51,11 @@ class BatchAccumulator:
         return iter(self._appends)
 
     def has_room(self, size: int) -> bool:
-        """Whether a batch of `size` bytes may join those that are here."""
+        """Whether a batch of `size` bytes fits into the entry."""
         return self.size_bytes + size <= self._bytes_max or not self._appends
 
     def add(self, append: Append) -> None:
-        """Let a batch, which has room, wait for its entry."""
+        """Add a batch, which must fit, to the entry."""
         appends = self._appends
         appends.append(append)
         self.size_bytes += append.size
@@ -63,11 +63,11 @@ class BatchAccumulator:
             self.is_full = True
 
     def may_leave(self, entries_under_way: int) -> bool:
-        """Whether there is an entry to send at the end of this turn of the loop."""
+        """Whether to send an entry at the end of this turn of the loop."""
         return bool(self._appends) and entries_under_way < self._entries_under_way_max
 
     def take(self) -> LogEntry:
-        """Return the entry; the next one begins empty."""
+        """Return the entry, and begin an empty one."""
         appends, self._appends = self._appends, []
         size, self.size_bytes = self.size_bytes, 0
         self.is_full = False
@@ -78,12 +78,12 @@ class BatchAccumulator:
         for append in appends:
             buffers += append.buffers
         if size < self._copy_below_bytes * len(buffers):
-            # A copy costs less than handling every piece once more for each bookie.
+            # A copy costs less than handling every piece again for each bookie.
             buffers = [b"".join(buffers)]
         return LogEntry(appends, buffers, end, size)
 
     def drain(self) -> list[Append]:
-        """Remove and return everything: it will not be sent."""
+        """Remove and return all batches: they will not be sent."""
         appends, self._appends = self._appends, []
         self.size_bytes = 0
         self.is_full = False

@@ -1,12 +1,12 @@
-"""May this batch be appended? Every rule about a produced batch that needs no other state.
+"""Checks whether a produced batch may be appended: all rules that need no other state.
 
-They look at the 61-byte header and the checksum; records are opened in one case only, a compacted
-topic, where each needs a key: in steps (`key_check`), because a kilobyte can hold a hundred
-thousand of them. What is not opened is the producer's word, record count and timestamps; but so
-many records must have room.
+The rules look at the 61-byte header and the checksum. Records are decoded only for compacted
+topics, where each needs a key: in steps (`key_check`), because a kilobyte can hold a hundred
+thousand of them. For batches that are not decoded, the producer's record count and timestamps are
+trusted, except that as many records must fit into the batch.
 
-Order: what is cheap first, then the checksum, then the fields it vouches for, so that a batch
-damaged on the way is told from a batch that was wrong from the start.
+Order: cheap checks first, then the checksum, then the fields that it covers. So a batch that was
+damaged in transit is distinguished from one that was invalid from the start.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _PLAIN: Final = int(Codec.NONE)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """What a topic allows; sizes are whole batches with their header."""
+    """Limits of a topic; sizes are of whole batches including the header."""
 
     batch_bytes_max: int = 1_048_588
     entry_bytes_max: int = 5_000_000
-    """What fits into a ledger entry, whatever the topic says."""
+    """Limit of a ledger entry, whatever the topic allows."""
     segment_bytes: int = 1 << 30
     timestamp_before_max_ms: int = (1 << 63) - 1
     timestamp_after_max_ms: int = 3_600_000
@@ -71,8 +71,9 @@ def check_batch(
 ) -> BatchHeader:
     """Check one batch and return its header.
 
-    A coordinator's own batch (`from_client` false) needs the right shape only. `are_keys_checked`:
-    `key_check` has passed it. Raises the `InvalidRecord` family; nothing was applied.
+    A coordinator's own batch (`from_client` false) only needs the right structure.
+    `are_keys_checked`: it has passed `key_check`. Raises the `InvalidRecord` family; nothing was
+    applied.
     """
     try:
         header = parse_header(batch)
@@ -80,21 +81,21 @@ def check_batch(
         raise InvalidRecord(str(error)) from error
     size = header.size
     if header.magic != MAGIC:
-        raise InvalidRecord(f"record batch has magic {header.magic}, only 2 is stored")
+        raise InvalidRecord(f"record batch has magic {header.magic}; only magic 2 is accepted")
     if size < HEADER_BYTES or size != len(batch):
-        raise InvalidRecord(f"record batch claims {size} bytes of {len(batch)}")
+        raise InvalidRecord(f"record batch has {len(batch)} bytes, its header says {size}")
     if size > limits.segment_bytes:
         raise BatchTooLarge(
-            f"record batch of {size} bytes does not fit into a segment of {limits.segment_bytes}"
+            f"record batch of {size} bytes is larger than segment.bytes ({limits.segment_bytes})"
         )
     size_max = limits.entry_bytes_max
     if from_client:
         size_max = limits.batch_bytes_max if limits.batch_bytes_max < size_max else size_max
     if size > size_max:
-        raise MessageTooLarge(f"record batch of {size} bytes; at most {size_max} are allowed")
+        raise MessageTooLarge(f"record batch has {size} bytes; at most {size_max} are allowed")
     if from_client:
         if crc32c(batch[CRC_START:]) != header.crc:
-            raise CorruptBatch("record batch fails its CRC")
+            raise CorruptBatch("record batch does not match its CRC")
         _check_client_fields(header, limits, now_ms)
     _check_count(header, size)
     if from_client and limits.keys_required and not are_keys_checked:
@@ -103,9 +104,10 @@ def check_batch(
 
 
 def key_check(batch: memoryview, limits: BatchLimits, now_ms: int) -> Steps[int]:
-    """Check all of a client's batch, its records' keys in steps; return how many were opened.
+    """Check a client's batch completely, the keys of its records in steps; return how many records
+    were decoded.
 
-    For a topic whose records need no keys there is nothing to do. Raises as `check_batch`.
+    Does nothing for topics whose records need no keys. Raises as `check_batch`.
     """
     if not limits.keys_required:
         return 0
@@ -118,24 +120,27 @@ def _check_count(header: BatchHeader, size: int) -> None:
     count = header.record_count
     if count <= 0 or header.last_offset_delta + 1 != count:
         raise InvalidRecord(
-            f"record batch counts {count} records up to delta {header.last_offset_delta}"
+            f"record batch has a record count of {count} and a last offset delta of"
+            f" {header.last_offset_delta}"
         )
     is_plain = header.attributes & CODEC_MASK == _PLAIN
     room = size - HEADER_BYTES if is_plain else DECOMPRESSED_BYTES_MAX
     if count * RECORD_BYTES_MIN > room:
-        raise InvalidRecord(f"record batch of {size} bytes counts {count} records")
+        raise InvalidRecord(f"record batch of {size} bytes cannot hold {count} records")
 
 
 def _check_client_fields(header: BatchHeader, limits: BatchLimits, now_ms: int) -> None:
     attributes = header.attributes
     if header.base_offset != 0:
-        raise InvalidRecord(f"base offset of a produced batch is {header.base_offset}, not 0")
+        raise InvalidRecord(
+            f"the base offset of a produced batch must be 0, not {header.base_offset}"
+        )
     if attributes & (CONTROL_BIT | DELETE_HORIZON_BIT):
-        raise InvalidRecord(f"a client may not set attributes {attributes:#x}")
+        raise InvalidRecord(f"clients must not set attributes {attributes:#x}")
     if attributes & LOG_APPEND_TIME_BIT:
-        raise InvalidTimestamp("a client may not claim a broker-set timestamp")
+        raise InvalidTimestamp("clients must not set timestamp type LogAppendTime")
     if attributes & CODEC_MASK > _CODEC_MAX:
-        raise UnsupportedCompression(f"unknown codec {attributes & CODEC_MASK}")
+        raise UnsupportedCompression(f"unknown compression codec {attributes & CODEC_MASK}")
     if header.producer_id >= 0:
         if header.base_sequence < 0 or header.producer_epoch < 0:
             raise InvalidRecord(
@@ -143,7 +148,7 @@ def _check_client_fields(header: BatchHeader, limits: BatchLimits, now_ms: int) 
                 f" in epoch {header.producer_epoch}"
             )
     elif attributes & TRANSACTIONAL_BIT:
-        raise InvalidRecord("a batch of a transaction has a producer id")
+        raise InvalidRecord("a transactional batch must have a producer id")
     if limits.log_append_time:
         return
     newest, oldest = header.max_timestamp, header.base_timestamp
@@ -160,8 +165,8 @@ def _check_keys(batch: memoryview, header: BatchHeader) -> Steps[None]:
     if header.record_count > count_max:
         # Java's producer splits a batch that gets this error, and sends the halves.
         raise MessageTooLarge(
-            f"record batch of {header.size} bytes holds {header.record_count} records, of"
-            f" {count_max} the keys are looked at"
+            f"record batch of {header.size} bytes has {header.record_count} records; a compacted"
+            f" topic accepts at most {count_max} in a batch of that size"
         )
     try:
         found = yield from keyless(batch)

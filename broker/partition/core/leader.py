@@ -1,31 +1,31 @@
-"""The leader of one partition: accepts appends, changes the segment list, knows when it is over.
+"""The leader of one partition: accepts appends, changes the segment list, ends its leadership.
 
 Inputs return effects (`leader_effects.py`), which the shell carries out in order before its next
-input. What was accepted and confirmed is `log_state.py`'s business; here is what follows from it.
+input. `log_state.py` tracks what was accepted and confirmed; this module decides what follows.
 
-    OPEN      appends, and changes of the list
-    CLOSING   a graceful end: what was accepted is confirmed, new appends are refused
-    ENDED     closed, or lost. What was not confirmed then has an unknown outcome.
+    OPEN      accepts appends, and changes of the list
+    CLOSING   a graceful end: accepted appends get confirmed, new ones are refused
+    ENDED     closed, or lost: appends that were not confirmed have an unknown outcome
 
-One change at a time; each begins from the version that the last one left:
+One change is made at a time; each begins from the version that the last one left:
 
     stage      input              becomes    effects
     -          Roll               CREATING   CreateLedger
     CREATING   LedgerCreated      LISTING    ChangeList
-    CREATING   LedgerRefused      -          ChangeDone: the log goes on in the present ledger
+    CREATING   LedgerRefused      -          ChangeDone: the log goes on in the active ledger
     LISTING    ListChanged        DRAINING   the segment's last entry, BeginSegment
     LISTING    ListLost           DISCARDING Ended, DiscardLedger
     DRAINING   last confirmation  SEALING    SwitchLedger, SendEntries, CloseLedger (previous)
-    SEALING    LedgerNotClosed    SEALING    CloseLedger once more if nobody answered, else Ended
+    SEALING    LedgerNotClosed    SEALING    CloseLedger again if there was no answer, else Ended
     SEALING    LedgerClosed       FACTS      ChangeList
     FACTS      ListChanged        -          ChangeDone
     -          Trim, Maintain     UNFOLDING  UnfoldList, if the oldest segments are in a page
-                                  TRIMMING   ChangeList
+                                  TRIMMING   ChangeList, otherwise
     UNFOLDING  ListUnfolded       TRIMMING   ChangeList
     TRIMMING   ListChanged        DELETING   DeleteLedgers
     -          Compact, Release   LOCATING   ReadTrail, if segments of a page are replaced
-                                  TRIMMING   ChangeList
-    LOCATING   TrailRead          TRIMMING   ChangeList, or ChangeDone if it has changed meanwhile
+                                  TRIMMING   ChangeList, otherwise
+    LOCATING   TrailRead          TRIMMING   ChangeList, or ChangeDone if the list has changed
     DELETING   LedgersDeleted     -          ChangeDone
     DISCARDING LedgersDeleted     -          ChangeDone
     -          Close              FINISHING  the segment's last entry
@@ -37,13 +37,13 @@ Rules, by the names that TAKEOVER.md and the tests use:
 
     LIST-FIRST       nothing is sent to a ledger before it is listed.
     DRAIN            nothing is sent to the next ledger before the previous one is complete.
-    ONE-ROLL         the next roll begins after the last step of the one before: two are open.
-    LIST-THEN-DELETE ledgers are deleted after the list let them go.
-    PAGE-BY-PAGE     a trim drops one page at most; the rest comes after changes that others await.
-    COMPACT-CAS      a compacted segment is listed only where its originals still are.
-    GRACE            a ledger that was replaced is listed as retired until nobody reads it any more.
-    OWN-SNAPSHOT     no segment goes before the active ledger can replace what it knows.
-    RESIGN, UNKNOWN  whatever fails ends the leadership, with an unknown outcome.
+    ONE-ROLL         a roll begins after the last step of the previous one: at most two are open.
+    LIST-THEN-DELETE ledgers are deleted only after they were removed from the list.
+    PAGE-BY-PAGE     a trim drops at most one page; the rest follows after changes that are waiting.
+    COMPACT-CAS      a compacted segment is listed only if its originals are still in place.
+    GRACE            a replaced ledger stays listed as retired until no reader uses it any more.
+    OWN-SNAPSHOT     no segment is dropped before a snapshot in the active ledger has its state.
+    RESIGN, UNKNOWN  any failure ends the leadership, with an unknown outcome.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ from broker.partition.core.leader_effects import (
 )
 from broker.partition.core.log_limits import UNLIMITED, SegmentLimits
 from broker.partition.core.log_state import LogState
-from broker.partition.core.segments.list_changes import LetGo, compacted, released, trimmed
+from broker.partition.core.segments.list_changes import ListUpdate, compacted, released, trimmed
 from broker.partition.core.segments.retention import looks_into_pages
 from broker.partition.core.transactions.verification import ProducerTransaction
 from client.errors import QuireError
@@ -115,11 +115,11 @@ from client.log.segments import SegmentList
 from client.wire.kafka.batches.records import Buffer
 
 RETRY_S: Final = 1.0
-"""How long a failed roll, or the closing of a rolled ledger, waits before it is tried again."""
+"""Delay before a failed roll, or the closing of a rolled ledger, is retried."""
 
 
 class PartitionLeader:
-    """Decides for one led partition. Owned and called by one shell only."""
+    """Makes the decisions for one led partition. Owned and called by one shell only."""
 
     def __init__(
         self,
@@ -130,24 +130,25 @@ class PartitionLeader:
         *,
         list_bytes_max: int = 1 << 20,
     ) -> None:
-        """`version`: of the metadata node that holds `segments`. `list_bytes_max`: a longer list is
-        not rolled any further."""
+        """`version`: of the metadata node that holds `segments`. `list_bytes_max`: a partition with
+        a longer list is not rolled any more."""
         self._list_bytes_max = list_bytes_max
         self.state = State.OPEN
         self.stage = Stage.NONE
         self.log = log
         self.segments = segments
-        """As listed; from a roll's switch on with the facts that its last step lists."""
+        """The list as stored; after a roll's switch, already with the facts that its last step
+        stores."""
         self._name = name
         self._version = version
         self._limits = SegmentLimits()
         self._asked: deque[Change] = deque()
         self._change: Change | None = None
-        """The one under way."""
+        """The change in progress."""
         self._wanted = segments
-        """The list that the running compare-and-set would make."""
-        self._letting_go: LetGo | None = None
-        """What the running trim or swap does."""
+        """The list that the compare-and-set in progress stores."""
+        self._update: ListUpdate | None = None
+        """The update of the trim, swap or release in progress."""
         self._previous: ActiveSegment | None = None
         """The segment before the active one, while a roll completes it."""
         self._roll_not_before_s = float("-inf")
@@ -155,7 +156,7 @@ class PartitionLeader:
         """Why the leadership ended."""
 
     def configure(self, config: TopicConfig) -> None:
-        """Follow the topic's configuration as it is now."""
+        """Apply the topic's current configuration."""
         self.log.batch_limits = BatchLimits(
             batch_bytes_max=config.max_message_bytes,
             entry_bytes_max=self.log.limits.entry_bytes_max,
@@ -226,11 +227,12 @@ class PartitionLeader:
     # --- changes ------------------------------------------------------------------------
 
     def ask(self, change: Change, now: Now) -> Effects:
-        """Make a change after those that were asked for before. It ends in `ChangeDone`, or the
-        leadership with it. Errors: NotEnoughReplicas and Overloaded (the log goes on in the present
+        """Make a change after those requested before. It ends with `ChangeDone`, or with the end of
+        the leadership. Errors: NotEnoughReplicas and Overloaded (the log goes on in the active
         ledger), NotLeader, LeadershipLost."""
         if self.state is State.ENDED:
-            return (ChangeDone(change.ticket, NotLeader(f"{self._name} is not led here any more")),)
+            error = NotLeader(f"this broker no longer leads {self._name}")
+            return (ChangeDone(change.ticket, error),)
         if isinstance(change, Close):
             self.state = State.CLOSING
         effects: list[Effect] = []
@@ -244,7 +246,7 @@ class PartitionLeader:
         return [*effects, *self._begin_next(now)]
 
     def roll_soon(self, now: Now) -> Effects:
-        """Roll, unless that is happening already or has just failed."""
+        """Roll, unless a roll is in progress already or has just failed."""
         changes = (*self._asked, self._change)
         is_rolling = any(isinstance(change, Roll) for change in changes)
         if is_rolling or self.state is not State.OPEN or now.s < self._roll_not_before_s:
@@ -252,7 +254,7 @@ class PartitionLeader:
         return self.ask(Roll(0), now)
 
     def on_outcome(self, outcome: StepOutcome, now: Now) -> Effects:
-        """A step has come to its end."""
+        """A step has ended."""
         change = self._change
         if change is None:
             return NOTHING  # the leadership ended meanwhile
@@ -264,7 +266,7 @@ class PartitionLeader:
                 return self._change_list(*paged(rolled, ledger_id, entries))
             case LedgerRefused(error):
                 return self._done(
-                    now, NotEnoughReplicas(f"{self._name}: no next ledger: {error!r}")
+                    now, NotEnoughReplicas(f"{self._name}: cannot create a ledger: {error!r}")
                 )
             case ListChanged(version):
                 return self._on_list_changed(version, now)
@@ -283,7 +285,7 @@ class PartitionLeader:
         assert_never(outcome)
 
     def end(self, reason: str) -> Effects:
-        """Stop leading at once. What is not confirmed fails with an unknown outcome."""
+        """Stop leading at once. Unconfirmed appends fail with an unknown outcome."""
         if self.state is State.ENDED:
             return NOTHING
         is_lost = self.state is State.OPEN
@@ -301,7 +303,7 @@ class PartitionLeader:
         self.log.offsets.check()
         self.segments.check()
         assert (self.stage is Stage.NONE) == (self._change is None)
-        assert self._change is not None or not self._asked, "a change waits for nothing"
+        assert self._change is not None or not self._asked, "a change waits although none is made"
         assert self.state is not State.ENDED or self.stage in (Stage.NONE, Stage.DISCARDING)
         assert self.segments.segments[-1].ledger_id == self.log.active.ledger_id
 
@@ -321,7 +323,7 @@ class PartitionLeader:
             case Compact():
                 return self._begin_swap(change, now)
             case Release():
-                return self._let_go(released(change, self.segments), now)
+                return self._write(released(change, self.segments), now)
             case Close():
                 self.log.finish_segment()
                 self.stage = Stage.FINISHING
@@ -329,7 +331,7 @@ class PartitionLeader:
         assert_never(change)
 
     def _done(self, now: Now, error: QuireError | None = None) -> Effects:
-        """The change under way is over; the next one begins."""
+        """The change in progress is done; the next one begins."""
         change, self._change = self._change, None
         assert change is not None
         self.stage = Stage.NONE
@@ -338,7 +340,7 @@ class PartitionLeader:
         return [ChangeDone(change.ticket, error), *self._begin_next(now)]
 
     def _lose(self, change: Change, reason: str) -> Effects:
-        """The change under way has shown that somebody else leads."""
+        """The change in progress has shown that another broker leads."""
         self._change = None
         effects = self.end(reason)
         return [*effects, ChangeDone(change.ticket, self._error)]
@@ -355,14 +357,14 @@ class PartitionLeader:
         if self.stage is Stage.FACTS:
             return self._on_facts_listed(now)
         assert self.stage is Stage.TRIMMING, self.stage
-        return self._on_let_go(now)
+        return self._on_updated(now)
 
     def _on_list_lost(self, change: Change, error: QuireError) -> Effects:
         is_roll = self.stage is Stage.LISTING
-        effects = self._lose(change, f"the segment list is not ours: {error!r}")
+        effects = self._lose(change, f"lost the segment list: {error!r}")
         if not is_roll:
             return effects
-        # Nobody else knows of our ledger. Whoever asked for the roll hears when that is settled.
+        # No other broker knows of our new ledger. The roll is done once that is cleaned up.
         self._change = change
         self.stage = Stage.DISCARDING
         ledger_id = self._wanted.segments[-1].ledger_id
@@ -373,13 +375,13 @@ class PartitionLeader:
     def _begin_roll(self, now: Now) -> Effects:
         if len(self.segments.encode()) > self._list_bytes_max:
             return self._done(
-                now, Overloaded(f"{self._name} has too many segments; raise segment.bytes")
+                now, Overloaded(f"{self._name} has too many segments: increase segment.bytes")
             )
         self.stage = Stage.CREATING
         return (CreateLedger(self.segments.leader_epoch),)
 
     def _hold(self, now: Now) -> Effects:
-        """The next ledger is listed: appends go into its segment, and wait."""
+        """The next ledger is listed: new appends belong to its segment, and are held back."""
         ledger_id = self.segments.segments[-1].ledger_id
         log = self.log
         log.finish_segment()
@@ -394,7 +396,7 @@ class PartitionLeader:
         ]
 
     def _on_drained(self) -> Effects:
-        """Go on if that is what the change waits for."""
+        """Continue the change if it waits for the ledger to be drained."""
         log = self.log
         if not log.queue.is_drained:
             return NOTHING
@@ -426,12 +428,15 @@ class PartitionLeader:
         error = outcome.error
         if self.stage is Stage.CLOSING:
             self._change = None
-            return [ChangeDone(change.ticket, error), *self.end(f"not closed in peace: {error!r}")]
+            return [
+                ChangeDone(change.ticket, error),
+                *self.end(f"not closed gracefully: {error!r}"),
+            ]
         assert self._previous is not None
         ledger_id = self._previous.ledger_id
         if outcome.is_unanswered:
             return RollUnanswered(ledger_id, error), CloseLedger(ledger_id, RETRY_S)
-        return self._lose(change, f"ledger {ledger_id} not ours: {error!r}")
+        return self._lose(change, f"lost ledger {ledger_id}: {error!r}")
 
     def _on_facts_listed(self, now: Now) -> Effects:
         previous, self._previous = self._previous, None
@@ -451,21 +456,23 @@ class PartitionLeader:
     def _trim(self, change: Change, unfolded: ListUnfolded, now: Now) -> Effects:
         assert isinstance(change, Trim | Maintain)
         wanted = trimmed(change, self.segments, unfolded, self.log, self._limits, now)
-        return self._let_go(wanted, now)
+        return self._write(wanted, now)
 
-    def _let_go(self, wanted: LetGo | None, now: Now, error: QuireError | None = None) -> Effects:
-        """Write a list that lets segments go; None: there is nothing to do, for this reason."""
-        if wanted is None:
+    def _write(
+        self, update: ListUpdate | None, now: Now, error: QuireError | None = None
+    ) -> Effects:
+        """Store an updated list; None: there is nothing to do, because of `error`."""
+        if update is None:
             return self._done(now, error)
-        self._letting_go = wanted
+        self._update = update
         self.stage = Stage.TRIMMING
-        return self._change_list(wanted.segments, wanted.pages)
+        return self._change_list(update.segments, update.pages)
 
-    def _on_let_go(self, now: Now) -> Effects:
-        assert self._letting_go is not None
-        dropped, told = self._letting_go.dropped, self._letting_go.told
+    def _on_updated(self, now: Now) -> Effects:
+        assert self._update is not None
+        dropped, report = self._update.dropped, self._update.report
         self.log.offsets.on_trimmed(self.segments.log_start_offset)
-        effects: list[Effect] = [AdoptList(self.segments), told]
+        effects: list[Effect] = [AdoptList(self.segments), report]
         if not (dropped.ledger_ids or dropped.pages):
             return [*effects, *self._done(now)]
         self.stage = Stage.DELETING
@@ -489,5 +496,5 @@ class PartitionLeader:
 
     def _swap(self, change: Change, found: TrailRead, now: Now) -> Effects:
         assert isinstance(change, Compact)
-        error = SegmentsChanged(f"{self._name}: the segments are not as they were")
-        return self._let_go(compacted(change, self.segments, found, now), now, error)
+        error = SegmentsChanged(f"{self._name}: the segments have changed since the round began")
+        return self._write(compacted(change, self.segments, found, now), now, error)

@@ -1,9 +1,9 @@
-"""What the leader of a partition is asked, what it wants done, and how it hears of the outcome.
+"""The changes that a partition's leader is asked for, its effects, and the outcomes of its steps.
 
-A *change* is what somebody asks for; an *effect* is for the shell to carry out, in the order in
-which effects are returned; a *step* is an effect that takes I/O, and exactly one *outcome* of it
-comes back as an input, unless the leadership ends before. Where the leader stands meanwhile is its
-*state*, and how far a change has come its *stage*.
+A *change* is a request to the leader. An *effect* is carried out by the shell, in the order in
+which effects are returned. A *step* is an effect that takes I/O: exactly one *outcome* of it comes
+back as an input, unless the leadership ends before. The leader itself has a *state*, and the change
+in progress has a *stage*.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from client.log.segments import SegmentFacts, SegmentList
 
 
 class State(enum.Enum):
-    """Where the leadership stands."""
+    """State of the leadership; the table is in `leader.py`."""
 
     OPEN = "open"
     CLOSING = "closing"
@@ -31,7 +31,7 @@ class State(enum.Enum):
 
 
 class Stage(enum.Enum):
-    """Where the change under way stands; the table is in `leader.py`."""
+    """Stage of the change in progress; the table is in `leader.py`."""
 
     NONE = "none"
     CREATING = "creating"
@@ -52,12 +52,12 @@ class Now(NamedTuple):
     """The time of an input."""
 
     ms: int
-    """Wall clock, for what is stored."""
+    """Wall clock time, for stored timestamps."""
     s: float
     """The loop's time, for intervals."""
 
 
-# --- changes: whoever asks for one has a ticket, and 0 if nobody waits for it ---------------
+# --- changes: each has the ticket of its caller; 0 if no caller waits for it ----------------
 
 
 class Roll(NamedTuple):
@@ -74,16 +74,16 @@ class Trim(NamedTuple):
 
 
 class Maintain(NamedTuple):
-    """Do what time alone makes due: forget producers, roll, and unless a change is under way, drop
-    expired segments."""
+    """Do what is due by time: expire producers, roll, and drop expired segments unless a change is
+    in progress."""
 
     ticket: int
 
 
 class Compact(NamedTuple):
-    """Put compacted segments in the place of their originals, and note that a round is complete.
+    """Replace segments by compacted ones, and record that a round is complete.
 
-    Error: SegmentsChanged, and then nothing has happened.
+    Error: SegmentsChanged; nothing has happened then.
     """
 
     ticket: int
@@ -92,14 +92,14 @@ class Compact(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Delete ledgers that were replaced up to `before_ms`, wall clock."""
+    """Delete ledgers that were replaced up to `before_ms`, wall clock time."""
 
     ticket: int
     before_ms: int
 
 
 class Close(NamedTuple):
-    """End the leadership in peace."""
+    """End the leadership gracefully."""
 
     ticket: int
 
@@ -117,7 +117,7 @@ class CreateLedger(NamedTuple):
 
 
 class ChangeList(NamedTuple):
-    """Make the pages, then compare-and-set the segment list. Outcomes: ListChanged, ListLost."""
+    """Create the pages, then compare-and-set the segment list. Outcomes: ListChanged, ListLost."""
 
     segments: SegmentList
     expected_version: int
@@ -125,13 +125,14 @@ class ChangeList(NamedTuple):
 
 
 class UnfoldList(NamedTuple):
-    """Open the list's first page, so that its oldest segments are known. Outcome: ListUnfolded."""
+    """Read the list's first page and unfold it: its segments become items of the list. Outcome:
+    ListUnfolded."""
 
     segments: SegmentList
 
 
 class ReadTrail(NamedTuple):
-    """Read the pages below which an offset stands, from the head down. Outcome: TrailRead."""
+    """Read the path of pages from the list down to the one with an offset. Outcome: TrailRead."""
 
     segments: SegmentList
     offset: Offset
@@ -142,19 +143,19 @@ class CloseLedger(NamedTuple):
 
     ledger_id: LedgerId
     delay_s: float = 0.0
-    """How long to wait before."""
+    """How long to wait first."""
 
 
 class DeleteLedgers(NamedTuple):
-    """Delete ledgers, and pages, that are not listed any more. Outcome: LedgersDeleted."""
+    """Delete ledgers and pages that are no longer listed. Outcome: LedgersDeleted."""
 
     ledger_ids: Sequence[LedgerId]
     pages: Sequence[PageRef] = ()
 
 
 class DiscardLedger(NamedTuple):
-    """Delete a ledger of ours if it is certain that it is not listed and never will be: the list
-    has another version than ours and does not name it. Outcome: LedgersDeleted."""
+    """Delete a ledger of ours if it is certainly not listed and never will be: the list has another
+    version than the expected one and does not name it. Outcome: LedgersDeleted."""
 
     ledger_id: LedgerId
     version: int
@@ -169,39 +170,39 @@ LeaderStep = (
 
 
 class LedgerCreated(NamedTuple):
-    """The next ledger is there."""
+    """The next ledger was created."""
 
     ledger_id: LedgerId
 
 
 class LedgerRefused(NamedTuple):
-    """There is no next ledger."""
+    """The next ledger could not be created."""
 
     error: QuireError
 
 
 class ListChanged(NamedTuple):
-    """The list is as we wanted it."""
+    """The list was changed as requested."""
 
     version: int
 
 
 class ListLost(NamedTuple):
-    """Somebody else changed the list, or nobody can say what became of ours."""
+    """Another broker changed the list, or the outcome of our change is unknown."""
 
     error: QuireError
 
 
 class ListUnfolded(NamedTuple):
-    """The same list with its first page opened, and the pages that it needs no more when it is
-    written like that. Unchanged if the page cannot be read: then nothing is dropped."""
+    """The list with its first page unfolded, and the pages that it no longer needs once it is
+    stored like that. The list is unchanged if the page cannot be read: nothing is dropped then."""
 
     segments: SegmentList
     opened: Sequence[PageRef] = ()
 
 
 class TrailRead(NamedTuple):
-    """The pages, the one that the head names first; None: they cannot be read now."""
+    """The pages, beginning with the one that the list names; None: they cannot be read now."""
 
     pages: Sequence[Page] | None
 
@@ -211,14 +212,15 @@ class LedgerClosed(NamedTuple):
 
 
 class LedgerNotClosed(NamedTuple):
-    """It is not, or not that we know. `is_unanswered`: nobody answered, so ask again."""
+    """The ledger is not closed, or the outcome is unknown. `is_unanswered`: there was no answer, so
+    retry."""
 
     error: QuireError
     is_unanswered: bool
 
 
 class LedgersDeleted(NamedTuple):
-    """The ledgers are gone, or are left to the sweep of orphans."""
+    """The ledgers were deleted, or are left to the sweep of orphans."""
 
 
 StepOutcome = (
@@ -238,7 +240,7 @@ StepOutcome = (
 
 
 class SendEntries(NamedTuple):
-    """Take what waits in the queue and send it, while the ledger's writer has room."""
+    """Send waiting entries of the queue while the ledger's writer has room."""
 
 
 class PlanSend(NamedTuple):
@@ -246,7 +248,7 @@ class PlanSend(NamedTuple):
 
 
 class BeginSegment(NamedTuple):
-    """Appends go into a new segment now: read it through its own ledger's writer."""
+    """Appends belong to a new segment now: read it through the writer of its ledger."""
 
     active: ActiveSegment
 
@@ -258,7 +260,7 @@ class SwitchLedger(NamedTuple):
 
 
 class AdoptList(NamedTuple):
-    """The list that reads go by."""
+    """Reads use this list from now on."""
 
     segments: SegmentList
 
@@ -270,7 +272,7 @@ class RollListed(NamedTuple):
 
 
 class RollUnanswered(NamedTuple):
-    """Nobody has answered the closing of the previous ledger; it is tried again."""
+    """Closing the previous ledger got no answer; it is retried."""
 
     ledger_id: LedgerId
     error: QuireError
@@ -284,7 +286,7 @@ class RollSealed(NamedTuple):
 
 
 class Trimmed(NamedTuple):
-    """These ledgers left the list."""
+    """These ledgers were removed from the list."""
 
     ledger_ids: Sequence[LedgerId]
     log_start: Offset
@@ -298,29 +300,29 @@ class Compacted(NamedTuple):
 
 
 class Released(NamedTuple):
-    """These ledgers, which were replaced, are not listed any more."""
+    """These replaced ledgers are no longer listed."""
 
     ledger_ids: Sequence[LedgerId]
 
 
 class ChangeDone(NamedTuple):
-    """Tell whoever asked for a change what became of it."""
+    """Tell the caller of a change its outcome."""
 
     ticket: int
     error: QuireError | None = None
 
 
 class Ended(NamedTuple):
-    """The leadership is over: stop all steps, let go of all ledgers."""
+    """The leadership has ended: stop all steps, abandon all ledgers."""
 
     reason: str
     error: LeadershipLost
     appends: Sequence[Append]
-    """Not confirmed: whether they survive is not known."""
+    """Unconfirmed appends: whether they survive is unknown."""
     tickets: Sequence[int]
-    """Of changes that will not be made."""
+    """Tickets of changes that will not be made."""
     is_lost: bool
-    """Whether nobody wanted it to end."""
+    """Whether the leadership was lost, and not closed on request."""
 
 
 ChangeEffect = (
@@ -335,14 +337,14 @@ ChangeEffect = (
     | Released
     | ChangeDone
 )
-"""What changes of the log bring with them."""
+"""Effects of changes of the log."""
 
 Effect = LogEntry | SendEntries | PlanSend | LeaderStep | ChangeEffect | Ended
-"""An entry: it is on its ack quorum; complete its appends, wake who waits for its end."""
+"""A LogEntry is on its ack quorum: complete its appends, and the waits for its end offset."""
 
 Effects = Sequence[Effect]
 
-# Those of the hot path, made once.
+# Effects of the hot path, created once.
 NOTHING: Final[Effects] = ()
 SEND: Final[Effects] = (SendEntries(),)
 PLAN: Final[Effects] = (PlanSend(),)

@@ -1,20 +1,20 @@
-"""The end of a led partition's log: what was accepted, what of it is confirmed, in one order.
+"""The end of a led partition's log: what was accepted and what was confirmed, in one order.
 
-An append gets its offsets, is recorded for duplicate detection and counted in one go, without a
-copy of its bytes (a fresh prefix, and the producer's buffer behind it). At the end of the loop's
-turn it leaves in an entry that it may share with others (`batch_accumulator.py`), and waits in the
+An append gets its offsets, is recorded for duplicate detection, and is counted in one step, without
+copying its bytes (a new prefix, followed by the producer's buffer). At the end of the loop's turn
+it is put into an entry that it may share with others (`batch_accumulator.py`), which waits in the
 queue until the ledger's writer has room for it.
 
-A change of ledgers has two halves. `hold` begins the next segment: appends go on being
-accepted, but wait. `switch`, once the previous ledger has confirmed everything, lets them go to
-the next one, whose first entry is a snapshot of the moment of `hold`.
+A change of ledgers has two halves. `hold` begins the next segment: appends are still accepted, but
+held back. `switch`, once the previous ledger has confirmed everything, lets them go to the next
+ledger, whose first entry is a snapshot of the state at `hold`.
 
-    ACCEPTED-ORDER  producers' sequences follow what was accepted, not what is confirmed.
-    PARKED          a duplicate of a batch on its way is answered with it, never before it.
+    ACCEPTED-ORDER  producers' sequences follow what was accepted, not what was confirmed.
+    PARKED          a duplicate of an unconfirmed batch is answered together with that one.
     SNAPSHOT-FIRST  the first entry of every ledger is a snapshot.
-    DRAIN           nothing leaves for the next ledger before the previous one is complete.
+    DRAIN           nothing is sent to the next ledger before the previous one is complete.
     VERIFY          the first batch of a transaction, and its producer's next ones, are held until
-                    the coordinator has vouched for it (`transactions/held_batches.py`).
+                    the coordinator has verified it (`transactions/held_batches.py`).
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class LogState:
         active: ActiveSegment,
         gaps: SequenceGaps,
     ) -> None:
-        """`fold`: of the log up to its end. `active`: the segment of a ledger that has no entries
-        yet."""
+        """`fold`: of the log up to its end. `active`: the segment of a new ledger, still without
+        entries."""
         self._name = name
         self._leader_epoch = leader_epoch
         self.limits = limits
@@ -86,14 +86,14 @@ class LogState:
         self.held: HeldBatches[HeldAppend] = HeldBatches(name, size_bytes_max=limits.held_bytes_max)
         self.active = active
         self.has_own_snapshot = False
-        """Whether a snapshot is confirmed in the active ledger, so that a takeover needs no
-        older one."""
+        """Whether a snapshot is confirmed in the active ledger, so that a takeover needs no older
+        ledger."""
         self._gaps = gaps
         self.queue = AppendQueue()
-        """Entries on their way; the shell takes those that wait, and nothing else."""
+        """Unconfirmed entries. The shell only takes waiting ones from it."""
         self._accumulator = BatchAccumulator(limits)
         self.batch_limits = BatchLimits()
-        """What the topic's configuration allows now."""
+        """Limits of the topic's current configuration."""
         self._is_send_planned = False
 
     @property
@@ -113,11 +113,11 @@ class LogState:
         are_keys_checked: bool = False,
         transaction: ProducerTransaction | None = None,
     ) -> Append:
-        """Check a batch, give it offsets and let it wait for its entry.
+        """Check a batch, assign its offsets and add it to the next entry.
 
-        A duplicate returns the append that it repeats, or a completed one; a batch that its
-        coordinator has to vouch for, a `HeldAppend`. Raises NotLeader, Overloaded,
-        NotEnoughReplicas, the InvalidRecord and SequenceError families; nothing was applied then.
+        Returns the original append for a duplicate, or a completed one; a `HeldAppend` for a batch
+        that its coordinator has to verify. Raises NotLeader, Overloaded, NotEnoughReplicas, the
+        InvalidRecord and SequenceError families; nothing was applied then.
         """
         view = memoryview(batch)
         header = check_batch(
@@ -128,7 +128,7 @@ class LogState:
             are_keys_checked=are_keys_checked,
         )
         if header.producer_id >= 0:
-            if header.attributes & TRANSACTIONAL_BIT or self.fold.is_used:
+            if header.attributes & TRANSACTIONAL_BIT or self.fold.has_transactions:
                 waiting = self._look(header, batch, now_s, transaction, from_client=from_client)
                 if waiting is not None:
                     return waiting
@@ -140,7 +140,7 @@ class LogState:
         in_flight_bytes = self.queue.size_bytes + accumulator.size_bytes
         is_beyond = in_flight_bytes + size > self.limits.in_flight_bytes_max
         if is_beyond and in_flight_bytes and not header.is_control:
-            raise self._no_room(header)  # as `has_room`, which whoever can wait has asked
+            raise self._no_room(header)  # callers that can wait have asked `has_room` before
         if accumulator.size_bytes and not accumulator.has_room(size):
             self._gather()
         base = self.offsets.log_end
@@ -173,15 +173,15 @@ class LogState:
         return append
 
     def has_room(self, size: int) -> bool:
-        """Whether a batch of `size` bytes stays within the partition's limit; one that is larger
-        than that goes alone."""
+        """Whether a batch of `size` bytes stays within the partition's limit. A batch larger than
+        the limit has room when nothing else is unconfirmed."""
         in_flight_bytes = self.queue.size_bytes + self._accumulator.size_bytes
         return not in_flight_bytes or in_flight_bytes + size <= self.limits.in_flight_bytes_max
 
     def refuse(self, batch: Buffer, now_ms: int) -> Overloaded:
-        """Return the refusal of a batch that has waited for room in vain.
+        """Return the error for a batch that has waited for room in vain.
 
-        Raises as `append`, but does not look for keys: nothing is stored.
+        Raises as `append`, but does not check keys: nothing is stored.
         """
         view = memoryview(batch)
         return self._no_room(check_batch(view, self.batch_limits, now_ms, are_keys_checked=True))
@@ -200,15 +200,15 @@ class LogState:
         *,
         from_client: bool,
     ) -> Append | None:
-        """Look at a batch where there are transactions; None: it may be accepted now, if its
-        sequence fits.
+        """Check a batch in a partition with transactions; None: it may be accepted now if its
+        sequence is right.
 
-        Its epoch comes first: a fenced producer is told so, and nobody is asked. A batch that is in
-        the log already opens no transaction again.
+        The epoch is checked first: a fenced producer gets its error without asking a coordinator. A
+        batch that is already in the log does not open a transaction again.
         """
         producer_id, held, transactions = header.producer_id, self.held, self.fold.transactions
         if header.is_control:
-            return None  # a marker: its writer has judged it
+            return None  # a marker: checked by whoever wrote it
         if header.is_transactional:
             if transaction is None and from_client:
                 raise InvalidTransactionState(producer_id, "no transaction is open")
@@ -227,18 +227,18 @@ class LogState:
         if not must_ask and producer_id not in held:
             return None
         if transaction is None or not header.is_transactional:
-            raise InvalidTransactionState(producer_id, "it is about to begin a transaction")
+            raise InvalidTransactionState(producer_id, "its transaction is being verified")
         if header.size < self.limits.copy_below_bytes:
             batch = bytes(batch)
         append = HeldAppend(batch, header, transaction, from_client=from_client)
         append.guard = held.hold(header, append)
-        self.fold.is_used = True
+        self.fold.has_transactions = True
         return append
 
     def _check_behind(self, header: BatchHeader) -> None:
-        """Raise OutOfOrderSequence for a batch that comes too late, whatever its coordinator says.
+        """Raise OutOfOrderSequence for a batch that comes too late to be accepted in any case.
 
-        If it were held, its producer's next ones would be refused with it.
+        If it were held, the producer's next batches would be refused together with it.
         """
         try:
             self.producers.find_duplicate(header)
@@ -249,20 +249,23 @@ class LogState:
     def _check_beginning(
         self, header: BatchHeader, now_s: float, transaction: ProducerTransaction
     ) -> None:
-        """Raise OutOfOrderSequence unless an epoch that is its transaction's own begins with 0;
+        """Raise OutOfOrderSequence unless a new epoch of a TV2 producer begins with sequence 0;
         NotEnoughReplicas if too many transactions are open: others may have begun meanwhile."""
         self.fold.transactions.needs_verification(header)
         first = header.base_sequence
         is_new = transaction.is_tv2 and header.producer_id not in self.producers
         if is_new and first > 0 and not self._gaps.is_settling(now_s):
             raise OutOfOrderSequence(
-                header.producer_id, f"transaction begins with {first}", first=first, expected=0
+                header.producer_id,
+                f"its transaction begins with sequence {first}, expected 0",
+                first=first,
+                expected=0,
             )
 
     def _fold_in(
         self, header: BatchHeader, batch: Buffer, base: Offset, now_ms: int, set_ms: int
     ) -> None:
-        """Data of a transaction, or a marker, was given its offset."""
+        """Data of a transaction, or a marker, was accepted at offset `base`."""
         segment = self.active.transactions
         if header.is_control:
             self.fold.on_marker(read_marker(batch), base, now_ms, segment)
@@ -272,10 +275,10 @@ class LogState:
     def _find_duplicate(self, header: BatchHeader, now_s: float) -> AcceptedBatch | None:
         """Return the batch that this one repeats; None: accept it.
 
-        Raises SequenceError; NotLeader or Overloaded if what is missing before it was refused.
+        Raises SequenceError; NotLeader or Overloaded if the missing batches before it were refused.
         """
-        is_news = header.base_sequence > 0 and header.producer_id not in self.producers
-        if is_news and self._gaps.is_settling(now_s):
+        is_unknown = header.base_sequence > 0 and header.producer_id not in self.producers
+        if is_unknown and self._gaps.is_settling(now_s):
             raise self._not_yet(header)
         try:
             return self.producers.find_duplicate(header)
@@ -290,12 +293,13 @@ class LogState:
 
     def _not_yet(self, header: BatchHeader) -> NotLeader:
         return NotLeader(
-            f"{self._name} was taken over just now; resend what producer {header.producer_id} sent"
-            f" before sequence {header.base_sequence}, then this batch"
+            f"{self._name} was taken over just now: producer {header.producer_id} must resend"
+            f" everything from before sequence {header.base_sequence}, then this batch"
         )
 
     def _repeat(self, known: AcceptedBatch) -> Append:
-        """Answer a duplicate: with its original while that is on its way, else as completed."""
+        """Return the original append of a duplicate while that is unconfirmed, else a completed
+        one."""
         original = self._find_under_way(known.base_offset)
         if original is not None:
             return original
@@ -314,8 +318,8 @@ class LogState:
     # --- entries ------------------------------------------------------------------------
 
     def outgoing(self) -> Effects:
-        """Return how what was accepted gets on: now if it is enough for an entry, or else when
-        this turn of the loop is over."""
+        """Return the effects that send accepted batches: now if they fill an entry, otherwise at
+        the end of this turn of the loop."""
         accumulator, queue = self._accumulator, self.queue
         if accumulator.size_bytes:
             if accumulator.is_full:
@@ -328,8 +332,8 @@ class LogState:
         return SEND if queue.waiting else NOTHING
 
     def on_turn_over(self) -> Effects:
-        """The turn of the loop is over in which `PlanSend` was returned. Nothing comes of it if
-        leadership has ended meanwhile: then nothing waits."""
+        """The turn of the loop in which `PlanSend` was returned is over. Has no effect if the
+        leadership has ended meanwhile: nothing is waiting then."""
         self._is_send_planned = False
         if self._accumulator.may_leave(self.queue.entries_under_way):
             self._gather()
@@ -339,7 +343,7 @@ class LogState:
         """The ledger confirmed its oldest entry: return it."""
         entry = self.queue.pop()
         self.offsets.on_confirmed(entry.end_offset)
-        if self.fold.is_used:
+        if self.fold.has_transactions:
             self.fold.transactions.on_confirmed(entry.end_offset)
         if not entry.appends:
             self.has_own_snapshot = True
@@ -350,7 +354,7 @@ class LogState:
         self._gather()
         active = self.active
         end = self.offsets.log_end
-        state, speaks_of_transactions = self.fold.encode(active.transactions)
+        state, has_transactions = self.fold.encode(active.transactions)
         data = seal_snapshot(
             end,
             self._leader_epoch,
@@ -358,14 +362,14 @@ class LogState:
             active.points,
             state,
             active.transactions.snapshot(is_first=active.entry_count == 0)
-            if speaks_of_transactions
+            if has_transactions
             else None,
         )
         self._push(LogEntry((), (data,), end, len(data)))
         active.on_snapshot(len(data))
 
     def _write_block(self) -> None:
-        """Enqueue a block of aborted transactions: all that are in none yet."""
+        """Enqueue a block of all aborted transactions that are in no block yet."""
         active = self.active
         end = self.offsets.log_end
         data = seal_block(active.transactions.aborted.rest, end, self._leader_epoch)
@@ -373,11 +377,11 @@ class LogState:
         active.on_block(len(data))
 
     def _gather(self) -> None:
-        """Let the batches that wait for their entry have it."""
+        """Enqueue an entry with the accumulated batches."""
         if self._accumulator:
             self._push(self._accumulator.take())
             self.active.on_entry()
-            if self.fold.is_used and self.active.transactions.is_block_due:
+            if self.fold.has_transactions and self.active.transactions.is_block_due:
                 self._write_block()
             if self.active.snapshot_due:
                 self.write_snapshot()
@@ -389,12 +393,12 @@ class LogState:
     # --- changes of ledgers -------------------------------------------------------------
 
     def finish_segment(self) -> None:
-        """End the segment with a snapshot, so that whoever opens it reads one entry."""
-        if self.active.has_news:
+        """End the segment with a snapshot, so that opening it takes reading one entry."""
+        if self.active.has_batches_after_snapshot:
             self.write_snapshot()
 
     def hold(self, next_ledger_id: LedgerId, now_ms: int) -> ActiveSegment:
-        """Begin the next segment; return the previous one, complete but not yet confirmed."""
+        """Begin the next segment; return the previous one: complete, but not yet confirmed."""
         self._gather()
         self.queue.hold()
         previous = self.active
@@ -404,7 +408,7 @@ class LogState:
         return previous
 
     def switch(self) -> None:
-        """The previous ledger has confirmed everything: what was held may go to the next one."""
+        """The previous ledger has confirmed everything: send held entries to the next ledger."""
         self.queue.release()
         self.has_own_snapshot = False
 

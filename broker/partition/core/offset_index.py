@@ -1,13 +1,12 @@
-"""The places of a ledger that its leader remembers, by offset and by timestamp.
+"""Sparse indexes of a ledger, by offset and by timestamp.
 
-With them most searches (`client/log/offset_search.py`) need no reading at all, or one short run
-of entries:
+With them most searches (`client/log/offset_search.py`) read nothing, or one short run of entries:
 
     offset index      (first offset of an entry) -> entry
     timestamp index   (largest timestamp before an entry) -> entry
 
-Timestamps of producers are not monotonic, hence the running maximum: the first batch that
-reaches a timestamp cannot lie before the last place whose running maximum is still below it.
+Producers' timestamps are not monotonic, hence the running maximum: the first batch that reaches a
+timestamp cannot be before the last position whose running maximum is still below it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ POINT_COUNT_MAX: Final = 16_384
 class SparseIndex:
     """Sorted keys with their entries, thinned out when there are too many of them.
 
-    Keys never decrease with the entry id. Memory: 16 bytes a point.
+    Keys never decrease with the entry id. Memory: 16 bytes per position.
     """
 
     def __init__(self, point_count_max: int = POINT_COUNT_MAX) -> None:
@@ -36,7 +35,7 @@ class SparseIndex:
         return len(self._keys)
 
     def add(self, key: int, entry_id: EntryId) -> None:
-        """Remember a place. Of places with one key the last entry counts."""
+        """Add a position. Of several entries with the same key the last one is kept."""
         at = bisect_right(self._keys, key)
         if at and self._keys[at - 1] == key:
             self._entries[at - 1] = max(self._entries[at - 1], entry_id)

@@ -1,13 +1,11 @@
-"""The four offsets of a led partition.
-
-Covers their order:
+"""The four offsets of a led partition, and their order:
 
     log start <= last stable offset <= high watermark <= log end
 
 The log start moves by trimming, the log end when a batch is accepted, the high watermark when
-its entry is confirmed, in order. None of them ever goes back: a reader that saw a record below
-the high watermark will find it there after any takeover. The last stable offset is the high
-watermark unless a transaction is undecided (`transactions/open_transactions.py`).
+its entry is confirmed, in order. None of them ever decreases: a reader that saw a record below the
+high watermark will find it there after any takeover. The last stable offset is the high watermark
+unless a transaction is undecided (`transactions/open_transactions.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ class LogOffsets:
     def __init__(
         self, log_start: Offset, log_end: Offset, transactions: OpenTransactions | None = None
     ) -> None:
-        """`transactions`: of this log, as they are at any time; None: it has none."""
+        """`transactions`: the log's open transactions, kept up to date; None: there are none."""
         self._transactions = transactions
         self.log_start = log_start
         self.high_watermark = log_end
@@ -33,7 +31,7 @@ class LogOffsets:
 
     @property
     def last_stable(self) -> Offset:
-        """First offset of the oldest undecided transaction, else the high watermark."""
+        """First offset of the oldest undecided transaction; without one, the high watermark."""
         if self._transactions is None:
             return self.high_watermark
         return self._transactions.last_stable(self.log_start, self.high_watermark)

@@ -1,23 +1,23 @@
-"""What idempotent producers have written: sequence checks and duplicate detection.
+"""State of idempotent producers: sequence checks and duplicate detection.
 
-Rule: each batch once, in order. State is a fold over the log in the order of acceptance,
-batches on their way to the bookies included: a batch is checked against what was accepted before
-it, not against what is durable. Nothing is ever rolled back, because a partition whose append
-fails resigns and its successor folds the recovered log anew; so a record that was never
-acknowledged but survived counts as written, and its retry is found.
+Rule: each batch once, in order. The state is a fold over the log in the order of acceptance, and
+includes unconfirmed batches: a batch is checked against what was accepted before it, not against
+what is durable. Nothing is ever rolled back: a leader whose append fails resigns, and its successor
+folds the recovered log again. So a record that survived without having been acknowledged counts as
+written, and its retry is recognized as a duplicate.
 
 Per producer id: the epoch, and the last five batches as (first sequence, last sequence, base
 offset). Sequences count records and wrap from 2^31-1 to 0.
 
     unknown producer       any sequence (its state may have expired, or been trimmed)
     older epoch            refused
-    newer epoch            must start at sequence 0; the window starts over
+    newer epoch            must begin with sequence 0; the window is cleared
     same epoch             exactly a batch of the window: a duplicate, answered with its offset
                            the sequence after the last one: accepted
                            anything else: out of order
     no sequence            a coordinator's own batch, or a marker: only its epoch counts
 
-A producer with an open transaction is never forgotten, however silent it is.
+A producer with an open transaction is never forgotten, however long it is idle.
 
 Source: KIP-98, Kafka's `ProducerAppendInfo`.
 """
@@ -39,7 +39,7 @@ WINDOW_BATCHES: Final = 5
 SEQUENCE_MODULUS: Final = 1 << 31
 
 UNKNOWN_EPOCH: Final = -1
-"""Epoch of a producer that is not known."""
+"""Epoch of an unknown producer."""
 
 _COUNT: Final = struct.Struct(">i")
 _PRODUCER: Final = struct.Struct(">qhqb")
@@ -53,7 +53,7 @@ class AcceptedBatch(NamedTuple):
     last_sequence: int
     base_offset: Offset
     timestamp_ms: int
-    """What the batch's answer said: the broker-set timestamp, or -1."""
+    """Timestamp in the batch's answer: set by the broker, or -1."""
 
     @property
     def next_offset(self) -> Offset:
@@ -63,7 +63,7 @@ class AcceptedBatch(NamedTuple):
 
 
 class _Producer:
-    """Epoch, window and last sign of life of one producer id."""
+    """Epoch, window and last activity of one producer id."""
 
     __slots__ = ("epoch", "last_seen_ms", "window")
 
@@ -84,7 +84,8 @@ class ProducerState:
         pinned: Container[ProducerId] = (),
         on_forgotten: Callable[[ProducerId], None] = lambda _: None,
     ) -> None:
-        """`pinned`: producers that are not forgotten now. `on_forgotten` hears of each that is."""
+        """`pinned`: producers that must not be forgotten now. `on_forgotten` is called for each
+        that is."""
         self._expiration_ms = expiration_ms
         self._producer_count_max = producer_count_max
         self._pinned = pinned
@@ -111,8 +112,8 @@ class ProducerState:
             )
 
     def find_repeated(self, header: BatchHeader) -> AcceptedBatch | None:
-        """Return the batch of the same epoch that this one repeats exactly, if it is known still;
-        whether it might be accepted otherwise is not said."""
+        """Return the batch of the same epoch that this one repeats exactly, if it is still in the
+        window; None does not mean that this one may be accepted."""
         producer = self._producers.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
             return None
@@ -124,7 +125,7 @@ class ProducerState:
         return None
 
     def find_duplicate(self, header: BatchHeader) -> AcceptedBatch | None:
-        """Check an idempotent batch: None to accept it, or the batch that it repeats.
+        """Check an idempotent batch: return the batch that it repeats; None: accept it.
 
         Raises InvalidProducerEpoch, OutOfOrderSequence. Changes nothing.
         """
@@ -140,7 +141,7 @@ class ProducerState:
             if first > 0:
                 raise OutOfOrderSequence(
                     header.producer_id,
-                    f"new epoch {header.producer_epoch} begins with {first}",
+                    f"new epoch {header.producer_epoch} begins with sequence {first}, expected 0",
                     first=first,
                     expected=0,
                 )
@@ -178,8 +179,8 @@ class ProducerState:
         producer.window.append(AcceptedBatch(header.base_sequence, last, base_offset, timestamp_ms))
 
     def on_marker(self, producer_id: ProducerId, epoch: int, now_ms: int) -> None:
-        """A marker of the producer was accepted, or found in the log: it may begin an epoch, and
-        counts as a sign of life."""
+        """A marker of the producer was accepted, or found in the log: it may begin a new epoch, and
+        counts as activity."""
         producer = self._producers.get(producer_id)
         if producer is None:
             self._add(producer_id, epoch, now_ms)
@@ -190,7 +191,7 @@ class ProducerState:
             producer.window.clear()
 
     def expire(self, now_ms: int) -> int:
-        """Forget producers that were silent for the expiration time; return how many."""
+        """Forget producers that were idle for the expiration time; return how many."""
         horizon = now_ms - self._expiration_ms
         pinned = self._pinned
         silent = [
@@ -202,7 +203,7 @@ class ProducerState:
         return len(silent)
 
     def encode(self) -> bytes:
-        """Return the state as bytes: count, then per producer its fixed part and its window."""
+        """Return the state as bytes: the count, then each producer's fixed part and window."""
         parts = [_COUNT.pack(len(self._producers))]
         for producer_id, producer in self._producers.items():
             parts.append(
@@ -231,14 +232,14 @@ class ProducerState:
         return data[at:]
 
     def last_batches(self) -> Iterator[tuple[ProducerId, int, int, int]]:
-        """Walk (producer id, epoch, last sequence or -1, last sign of life in ms)."""
+        """Iterate over (producer id, epoch, last sequence or -1, time of last activity in ms)."""
         for producer_id, producer in self._producers.items():
             window = producer.window
             last = window[-1].last_sequence if window else -1
             yield producer_id, producer.epoch, last, producer.last_seen_ms
 
     def windows(self) -> Iterator[tuple[ProducerId, int, tuple[AcceptedBatch, ...]]]:
-        """Walk (producer id, epoch, window), for tests and descriptions."""
+        """Iterate over (producer id, epoch, window), for tests and descriptions."""
         for producer_id, producer in self._producers.items():
             yield producer_id, producer.epoch, tuple(producer.window)
 
@@ -249,7 +250,7 @@ class ProducerState:
         return producer
 
     def _evict(self) -> None:
-        """Drop the tenth that was silent longest, so that eviction is rare and cheap on average."""
+        """Drop the tenth that was idle longest, so that eviction is rare and cheap on average."""
         pinned = self._pinned
         free = [key for key in self._producers if key not in pinned]
         free.sort(key=lambda key: self._producers[key].last_seen_ms)

@@ -1,12 +1,12 @@
-"""Reading back the end of a closed ledger: where the log ends, and who wrote what.
+"""Replays the end of a closed ledger: finds the end of the log and the state of its producers.
 
-Covers the replay of a ledger. It asks for entries from the end backwards, in growing runs, until a
-snapshot turns up, then folds what follows it forwards. The first entry of every ledger is a
-snapshot, so one ledger is always enough. Nothing is skipped: an entry that does not continue the
-one before it means the log is damaged, and the replay says so.
+The replay reads entries backwards from the end, in growing runs, until it finds a snapshot, and
+then folds the entries after it forwards. The first entry of every ledger is a snapshot, so one
+ledger is always enough. Nothing is skipped: an entry that does not continue the previous one means
+that the log is corrupt, and the replay fails.
 
-A record that its writer never saw acknowledged, but that recovery found, counts like any other:
-the fold is over what the ledger holds. So does a marker, which is opened for it.
+A record that its writer never saw acknowledged, but that recovery found, counts like any other: the
+fold is over what the ledger holds. So does a marker, which is decoded for that.
 """
 
 from __future__ import annotations
@@ -26,31 +26,32 @@ from client.wire.kafka.batches.control_batch import Marker, read_marker
 from client.wire.kafka.batches.records import BatchHeader, Buffer
 
 _FIRST_RUN_ENTRIES: Final = 1
-"""A ledger that was closed in peace ends with a snapshot."""
+"""A ledger that was closed gracefully ends with a snapshot."""
 
 _RUN_GROWTH: Final = 8
 _RUN_ENTRIES_MAX: Final = 256
 
 
 class LedgerTail(NamedTuple):
-    """What a replay found."""
+    """The result of a replay."""
 
     base_offset: Offset
     end_offset: Offset
     max_timestamp_ms: int
     size_bytes: int
     points: tuple[IndexPoint, ...]
-    """Snapshots of this ledger, the last one included: places for a sparse index."""
+    """Snapshots of this ledger, including the last one: positions for a sparse index."""
     fold: LogFold
     """Of the log up to `end_offset`."""
     transactions: SegmentTransactions
     """Of this ledger."""
     last_snapshot: EntryId = NO_ENTRY
-    """The ledger's last entry, if that is a snapshot, which lists all that is aborted in it."""
+    """The ledger's last entry if that is a snapshot: it lists all aborted transactions of the
+    ledger."""
 
 
 _Followed = tuple[BatchHeader, Marker | None] | EntryId
-"""What follows a snapshot: a batch, and what it says if it is a marker; or a block of aborted
+"""What follows a snapshot: a batch, decoded if it is a marker; or a block of aborted
 transactions."""
 
 
@@ -68,13 +69,13 @@ class LedgerReplay:
         self._next = last_entry
         self._run_entries = _FIRST_RUN_ENTRIES
         self._after: list[_Followed] = []
-        """What stands after the snapshot, newest first."""
+        """What follows the snapshot, newest first."""
         self._snapshot: Snapshot | None = None
         self._snapshot_entry = EntryId(-1)
         self._base_offset: Offset | None = None
 
     def wanted(self) -> tuple[EntryId, EntryId] | None:
-        """Return the next entries to read, as an inclusive range; None: everything is known."""
+        """Return the next entries to read, as an inclusive range; None: nothing more is needed."""
         if self._snapshot is None:
             return EntryId(max(0, self._next - self._run_entries + 1)), self._next
         if self._base_offset is None:
@@ -82,7 +83,7 @@ class LedgerReplay:
         return None
 
     def on_entries(self, first: EntryId, payloads: Sequence[Buffer]) -> None:
-        """Take the entries that `wanted` named. Raises LogCorrupt."""
+        """Process the entries that `wanted` returned. Raises LogCorrupt."""
         if first == 0:
             self._base_offset = first_offset(payloads[0])
         if self._snapshot is not None:
@@ -98,12 +99,12 @@ class LedgerReplay:
                 self._snapshot_entry = EntryId(first + index)
                 return
         if first == 0:
-            raise LogCorrupt("ledger does not begin with a snapshot")
+            raise LogCorrupt("the ledger does not begin with a snapshot")
         self._next = EntryId(first - 1)
         self._run_entries = min(_RUN_ENTRIES_MAX, self._run_entries * _RUN_GROWTH)
 
     def finish(self) -> LedgerTail:
-        """Fold the headers onto the snapshot. Raises LogCorrupt."""
+        """Fold the batches after the snapshot onto its state. Raises LogCorrupt."""
         snapshot = self._snapshot
         assert snapshot is not None
         assert self._base_offset is not None
@@ -146,7 +147,7 @@ class LedgerReplay:
 
 
 def _followed(payload: Buffer) -> list[_Followed]:
-    """Return the batches of an entry, the last one first. Raises LogCorrupt."""
+    """Return the batches of an entry, last one first. Raises LogCorrupt."""
     view = memoryview(payload)
     found: list[_Followed] = []
     for at, header in batch_headers(payload):
@@ -163,5 +164,7 @@ def _followed(payload: Buffer) -> list[_Followed]:
 
 def _fold_in_block(entry_id: EntryId, segment: SegmentTransactions) -> None:
     if not len(segment.aborted.rest):
-        raise LogCorrupt(f"entry {entry_id} lists aborted transactions that no marker ended")
+        raise LogCorrupt(
+            f"entry {entry_id} is a block of aborted transactions, but none precede it"
+        )
     segment.on_block_written(entry_id)

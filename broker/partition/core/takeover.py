@@ -1,33 +1,34 @@
-"""Becoming the leader of one partition, as a state machine that only asks.
+"""The takeover of one partition, as a state machine without I/O.
 
-Covers the takeover rules. The shell does what each returned step says, one at a time, and reports
-what came of it. TAKEOVER.md numbers the steps and argues for them.
+The shell carries out each returned step, one at a time, and reports its outcome. TAKEOVER.md
+numbers the steps and gives the reasons for them.
 
-    state        input                        next        step asked for
+    state        input                        next        returned step
     CLAIMING     on_claimed                   READING     ReadList
-    READING      on_list                      RECOVERING  Recover(last but one), or onwards
+    READING      on_list                      RECOVERING  Recover(last but one), or the next step
     RECOVERING   on_recovered                 RECOVERING  Recover(last)
-                                              REPLAYING   Replay(newest ledger needed), or onwards
+                                              REPLAYING   Replay(newest needed), or the next step
     REPLAYING    on_replayed                  REPLAYING   Replay(the ledger before)
                                               CREATING    CreateLedger
     CREATING     on_created                   COMMITTING  Commit
     COMMITTING   on_commit(Committed)         LEADING     Serve
-                 on_commit(CommitLost)        SETTLING    ReadBack, if an attempt's end is unknown
+                 on_commit(CommitLost)        SETTLING    ReadBack, if an earlier outcome is unknown
                                               DISCARDING  DeleteLedger
                  on_commit(CommitUnknown)     SETTLING    ReadBack
-    SETTLING     on_read_back                 LEADING     Serve: our ledger is last, by our version
+    SETTLING     on_read_back                 LEADING     Serve: our ledger is last, at our version
                                               COMMITTING  Commit again: nothing has changed
                                               DISCARDING  DeleteLedger: it is not listed
-                                              RESIGNED    Resign: listed, and overtaken
+                                              RESIGNED    Resign: it is listed, but no longer last
     DISCARDING   on_discarded                 RESIGNED    Resign
     any          on_failed                    RESIGNED    Resign
 
-The commit is the only proof of leadership. Its outcome is told by finding our own ledger id in
-the list, never by a version alone, since a lost answer may hide a success.
+The commit is the only proof of leadership. Its outcome is determined by finding our own ledger id
+in the list, never by the version alone, because a lost answer may hide a success.
 
-What is aborted in a ledger that its leader did not end is listed in the first snapshot of ours; the
-facts say so with the commit (LISTED-ONCE-MORE). A leader that commits and never writes its first
-entry leaves that undone, so whoever finds such a ledger empty reads those before it once more.
+If a ledger was ended by recovery, its aborted transactions are listed in the first snapshot of our
+ledger; its facts, which the commit stores, say so (LISTED-ONCE-MORE). A leader that commits but
+never writes its first entry does not do that, so a takeover that finds such a ledger empty replays
+the ledgers before it again.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ from client.log.segment_pages import NewPage
 from client.log.segments import PAGE_ENTRIES, Segment, SegmentFacts, SegmentList
 
 RECOVER_LEDGERS: Final = 2
-"""The last two: the old leader may still write the last but one while it lists the last."""
+"""The last two: the old leader may still write to the last but one when it lists the last."""
 
 
 class State(enum.Enum):
-    """Where a takeover stands."""
+    """State of a takeover."""
 
     CLAIMING = "claiming"
     READING = "reading"
@@ -65,7 +66,7 @@ class State(enum.Enum):
 
 
 class Claim(NamedTuple):
-    """Hold the owner ephemeral: a suggestion, so that few brokers duel."""
+    """Acquire the owner ephemeral: only a hint, so that few brokers compete."""
 
 
 class ReadList(NamedTuple):
@@ -73,25 +74,25 @@ class ReadList(NamedTuple):
 
 
 class Recover(NamedTuple):
-    """Fence and recover a ledger; it is closed afterwards. A missing ledger is a failure."""
+    """Fence, recover and close a ledger. A missing ledger is a failure."""
 
     ledger_id: LedgerId
 
 
 class Replay(NamedTuple):
-    """Replay a closed ledger (`core/replay.py`); report None if it has no entry."""
+    """Replay a closed ledger (`core/replay.py`); report None if it has no entries."""
 
     ledger_id: LedgerId
 
 
 class CreateLedger(NamedTuple):
-    """Create a ledger that nobody knows of yet."""
+    """Create a ledger, which is not listed yet."""
 
     leader_epoch: LeaderEpoch
 
 
 class Commit(NamedTuple):
-    """Make the pages, then set the list if its version is still the expected one."""
+    """Create the pages, then set the list if its version is still the expected one."""
 
     segments: SegmentList
     expected_version: int
@@ -99,28 +100,29 @@ class Commit(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """The list is ours, with this version."""
+    """The list was set; this is its version."""
 
     version: int
 
 
 class CommitLost(NamedTuple):
-    """The list has another version by now: somebody else changed it, or we did, unheard."""
+    """The list has another version: another broker changed it, or we did, without getting the
+    answer."""
 
 
 class CommitUnknown(NamedTuple):
-    """The answer got lost: the set may have happened, or may happen yet."""
+    """The answer was lost: the set may have happened, or may still happen."""
 
 
 CommitOutcome = Committed | CommitLost | CommitUnknown
 
 
 class ReadBack(NamedTuple):
-    """Read the list again, from a server that has caught up."""
+    """Read the list again, after a sync."""
 
 
 class DeleteLedger(NamedTuple):
-    """Delete the ledger that we created and that is certainly not listed."""
+    """Delete the ledger that we created, which is certainly not listed."""
 
     ledger_id: LedgerId
 
@@ -132,14 +134,14 @@ class Serve(NamedTuple):
     version: int
     ledger_id: LedgerId
     tail: LedgerTail | None
-    """What the newest ledger with entries said; None: the log never had an entry."""
+    """Replay of the newest ledger with entries; None: the log never had an entry."""
     log_end_offset: Offset
     earlier: Mapping[LedgerId, LedgerAborted]
-    """What is aborted in ledgers before ours, for our first snapshot."""
+    """Aborted transactions of earlier ledgers, for our first snapshot."""
 
 
 class Resign(NamedTuple):
-    """Stop; the owner decides whether to try again."""
+    """Stop; the caller decides whether to try again."""
 
     reason: str
 
@@ -162,7 +164,7 @@ class Takeover:
     """One attempt to lead one partition."""
 
     def __init__(self, page_entries: int = PAGE_ENTRIES) -> None:
-        """`page_entries`: segments, or pages, in a page of the list."""
+        """`page_entries`: segments, or pages, per page of the list."""
         self.state = State.CLAIMING
         self._page_entries = page_entries
         self._list = SegmentList()
@@ -174,7 +176,7 @@ class Takeover:
         self._log_end = Offset(0)
         self._committed = Paged(SegmentList(), ())
         self._earlier: dict[LedgerId, LedgerAborted] = {}
-        """Indexes that our first snapshot will hold."""
+        """Indexes of aborted transactions for our first snapshot."""
         self._outcome_unknown = False
         self._reason = ""
 
@@ -190,7 +192,7 @@ class Takeover:
         return ReadList()
 
     def on_list(self, segments: SegmentList, version: int) -> Step:
-        """The list as read; from here on only this version counts."""
+        """The list was read; the takeover only succeeds at this version."""
         self._expect(State.READING)
         if segments.deleted:
             return self._resign("the topic was deleted")
@@ -208,7 +210,7 @@ class Takeover:
         return self._next_recovery()
 
     def on_replayed(self, ledger_id: LedgerId, tail: LedgerTail | None) -> Step:
-        """What the ledger's end says; None: it has no entry. Raises LogCorrupt."""
+        """The end of the ledger was replayed; None: it has no entries. Raises LogCorrupt."""
         self._expect(State.REPLAYING)
         assert self._list.segments[self._replay_index].ledger_id == ledger_id
         self._tails[ledger_id] = tail
@@ -216,7 +218,7 @@ class Takeover:
         return self._next_replay()
 
     def on_created(self, ledger_id: LedgerId, now_ms: int) -> Step:
-        """Our ledger exists; list it."""
+        """Our ledger exists; commit a list with it."""
         self._expect(State.CREATING)
         self._ledger_id = ledger_id
         recovered = {
@@ -234,7 +236,7 @@ class Takeover:
         return self._commit()
 
     def on_commit(self, outcome: CommitOutcome) -> Step:
-        """What came of the compare-and-set; its success is the moment of leadership."""
+        """The compare-and-set has ended; with its success the leadership begins."""
         self._expect(State.COMMITTING)
         match outcome:
             case Committed(version):
@@ -247,7 +249,7 @@ class Takeover:
         return ReadBack()
 
     def on_read_back(self, segments: SegmentList, version: int) -> Step:
-        """What the list is now decides what became of the unknown attempt."""
+        """The list was read again: it shows the outcome of the unknown attempt."""
         self._expect(State.SETTLING)
         assert self._ledger_id is not None
         if segments.may_have(self._ledger_id):
@@ -260,16 +262,16 @@ class Takeover:
         return self._discard("lost the compare-and-set")
 
     def on_discarded(self) -> Step:
-        """Our unlisted ledger is gone, or will be swept later."""
+        """Our unlisted ledger was deleted, or will be swept later."""
         self._expect(State.DISCARDING)
         return self._resign(self._reason)
 
     def on_failed(self, reason: str) -> Step:
-        """A step failed. A ledger that may be listed is left alone; a sweep decides later."""
+        """A step failed. A ledger that may be listed is not deleted; the sweep decides later."""
         return self._resign(reason)
 
     def is_current(self, version: int) -> bool:
-        """Whether the list that this takeover works on is still the one with that version."""
+        """Whether `version` is still that of the list that this takeover has read."""
         return version == self._version
 
     def describe(self) -> str:
@@ -281,7 +283,7 @@ class Takeover:
             raise LocalProtocolError(f"takeover is {self.state.value}, input is for {state.value}")
 
     def _next_recovery(self) -> Step:
-        """Recover in list order: the older ledger's end is final before the newer one is read."""
+        """Recover in list order: the older ledger's end is final before the newer one's."""
         if self._to_recover:
             return Recover(self._to_recover[0])
         self.state = State.REPLAYING
@@ -289,8 +291,8 @@ class Takeover:
         return self._next_replay()
 
     def _next_replay(self) -> Step:
-        """Walk back until a ledger with entries was seen, all unsealed ones are known, and all that
-        our first snapshot has to list."""
+        """Replay backwards until a ledger with entries was found, all unsealed ledgers were
+        replayed, and all those whose aborted transactions our first snapshot must list."""
         while self._replay_index >= 0:
             segment = self._list.segments[self._replay_index]
             if segment.facts is None or self._newest_tail() is None or self._is_unlisted(segment):
@@ -301,7 +303,7 @@ class Takeover:
         return CreateLedger(LeaderEpoch(self._list.leader_epoch + 1))
 
     def _is_unlisted(self, segment: Segment) -> bool:
-        """Whether the ledger that was to list what is aborted in a sealed segment is empty."""
+        """Whether the ledger that should list a sealed segment's aborted transactions is empty."""
         known = segment.facts.transactions if segment.facts is not None else None
         place = known.aborted_at if known is not None else None
         if place is None or place.ledger_id not in self._tails:
@@ -316,9 +318,9 @@ class Takeover:
         return None
 
     def _recovered(self) -> list[tuple[Segment, tuple[Offset, SegmentFacts] | None]]:
-        """Pair each segment with its recovered (base, facts); None where the list knows them.
+        """Pair each segment with its recovered (base, facts); None if the list has them already.
 
-        Raises LogCorrupt if the ledgers do not continue each other.
+        Raises LogCorrupt if the ledgers are not consecutive.
         """
         expected = stable = self._list.log_start_offset
         result: list[tuple[Segment, tuple[Offset, SegmentFacts] | None]] = []
@@ -327,7 +329,8 @@ class Takeover:
             tail = self._tails.get(segment.ledger_id)
             if tail is not None and tail.base_offset != base:
                 raise LogCorrupt(
-                    f"ledger {segment.ledger_id} begins at {tail.base_offset}, the list says {base}"
+                    f"ledger {segment.ledger_id} begins at offset {tail.base_offset}, but the"
+                    f" segment list says {base}"
                 )
             facts = segment.facts
             if facts is not None:
@@ -352,7 +355,8 @@ class Takeover:
         return result
 
     def _place(self, segment: Segment, tail: LedgerTail) -> SnapshotPlace:
-        """Return which snapshot lists what is aborted in a ledger: its last entry, or our first."""
+        """Return the snapshot that lists a ledger's aborted transactions: its last entry, or the
+        first entry of our ledger."""
         if tail.last_snapshot != NO_ENTRY:
             return SnapshotPlace(segment.ledger_id, tail.last_snapshot)
         return SnapshotPlace(self._ledger_id or LedgerId(-1), EntryId(0))

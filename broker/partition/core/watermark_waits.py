@@ -1,8 +1,8 @@
-"""Calls that wait for a number to grow past a threshold.
+"""Callbacks that wait for a number to grow above a threshold.
 
 Long-polling fetches, and group coordinators that replay their log, wait for a partition's high
-watermark to pass an offset, or for its last stable offset if they read committed data only.
-Deadlines belong to the caller, who cancels. Calls are returned in the order of their thresholds,
+watermark to pass an offset, or for its last stable offset if they read only committed data. Callers
+handle their own deadlines, and cancel. Callbacks are returned in the order of their thresholds,
 then of arrival.
 """
 
@@ -26,14 +26,14 @@ class WatermarkWaits:
         return len(self._calls)
 
     def add(self, above: int, call: Call) -> int:
-        """Park a call until the number is greater than `above`; return a ticket for `cancel`."""
+        """Add a callback for when the number is above `above`; return a ticket for `cancel`."""
         self._arrivals += 1
         self._calls[self._arrivals] = call
         heapq.heappush(self._heap, (above, self._arrivals))
         return self._arrivals
 
     def cancel(self, ticket: int) -> None:
-        """Forget a parked call; one that was returned already is no error."""
+        """Remove a callback; it is no error if it was returned already."""
         if self._calls.pop(ticket, None) is None:
             return
         if len(self._heap) > 2 * len(self._calls) + 16:
@@ -41,7 +41,7 @@ class WatermarkWaits:
             heapq.heapify(self._heap)
 
     def on_reached(self, value: int) -> list[Call]:
-        """Remove and return the calls whose threshold is below `value`."""
+        """Remove and return the callbacks whose threshold is below `value`."""
         due: list[Call] = []
         while self._heap and self._heap[0][0] < value:
             _, ticket = heapq.heappop(self._heap)
@@ -51,7 +51,7 @@ class WatermarkWaits:
         return due
 
     def drain(self) -> list[Call]:
-        """Remove and return all calls: the number will not grow any more."""
+        """Remove and return all callbacks: the number will not grow any more."""
         due = [self._calls[ticket] for _, ticket in sorted(self._heap) if ticket in self._calls]
         self._heap.clear()
         self._calls.clear()
@@ -71,5 +71,5 @@ class ReadableWaits:
         return len(self.confirmed) + len(self.stable)
 
     def drain(self) -> list[Call]:
-        """Remove and return all calls: neither offset will grow any more."""
+        """Remove and return all callbacks: neither offset will grow any more."""
         return [*self.confirmed.drain(), *self.stable.drain()]

@@ -1,8 +1,8 @@
-"""Lets batches wait for room in a partition, and calls whoever brought them when there is some.
+"""Lets batches wait for room in a partition, and calls back when there is room.
 
-A partition holds a bounded number of unconfirmed bytes. Beyond that a batch is not refused: whoever
-brought it waits, reads nothing further from its client meanwhile, and is called when there is room.
-Nobody overtakes those that wait, or a small batch would keep a large one waiting for ever.
+A partition holds a bounded number of unconfirmed bytes. Beyond that a batch is not refused: the
+caller waits, reads nothing more from its client meanwhile, and is called back when there is room.
+No batch overtakes those that wait: otherwise small batches could keep a large one waiting forever.
 """
 
 from __future__ import annotations
@@ -20,40 +20,41 @@ from client.wire.steps import Steps
 
 
 class RoomWaits:
-    """The batches that wait for room in one partition, by size."""
+    """The batches that wait for room in one partition."""
 
     __slots__ = ("_next_ticket", "waiting")
 
     def __init__(self) -> None:
         self._next_ticket = 0
         self.waiting: dict[int, tuple[int, Callable[[], None]]] = {}
-        """By ticket, in their order. Whether it is empty is asked for every batch."""
+        """(size, callback) by ticket, in order. Public because every batch checks whether it is
+        empty."""
 
     def __len__(self) -> int:
         return len(self.waiting)
 
     def add(self, size: int, call: Callable[[], None]) -> int:
-        """Wait for room for so many bytes, behind all others; return a ticket for `cancel`."""
+        """Wait for room for `size` bytes, after all others; return a ticket for `cancel`."""
         self._next_ticket += 1
         self.waiting[self._next_ticket] = size, call
         return self._next_ticket
 
     def cancel(self, ticket: int) -> None:
-        """Wait no longer; one that was called is no error."""
+        """Cancel a wait; it is no error if it has ended already."""
         self.waiting.pop(ticket, None)
 
     @property
     def next_size(self) -> int:
-        """How many bytes the first one wants."""
+        """Size of the first batch that waits."""
         return next(iter(self.waiting.values()))[0]
 
     def take(self) -> Callable[[], None]:
-        """Return the first one's call; it waits no longer."""
+        """Remove the first wait and return its callback."""
         return self.waiting.pop(next(iter(self.waiting)))[1]
 
 
 class Admission:
-    """Who may append to one partition, and who waits."""
+    """Decides which batches may be appended to one partition now, and which have to wait."""
 
     def __init__(self, leader: PartitionLeader, clock: Clock) -> None:
         self._leader = leader
@@ -63,14 +64,14 @@ class Admission:
         self._is_planned = False
 
     def has_room(self, size: int) -> bool:
-        """Whether a batch of `size` bytes need not wait: it fits, and nobody waits before it."""
+        """Whether a batch of `size` bytes need not wait: it fits, and no other batch waits."""
         return not self._waits.waiting and self._leader.log.has_room(size)
 
     def on_room(self, size: int, call: Callable[[], None]) -> Callable[[], None]:
-        """Call once, later, when there is room for `size` bytes, or when leadership ends.
+        """Call `call` once, later, when there is room for `size` bytes or the leadership ends.
 
-        In the order of these calls. In `call` the room is there for an append; afterwards it is
-        anybody's. Returns a function that cancels the wait.
+        Waits end in the order in which they began. The room is only reserved during `call`. Returns
+        a function that cancels the wait.
         """
         ticket = self._waits.add(size, call)
         self.look()
@@ -82,8 +83,8 @@ class Admission:
         return cancel
 
     def key_check(self, batch: memoryview) -> Steps[int]:
-        """Check a batch whose topic wants a key in each record, as far as that is one; return how
-        many records were opened.
+        """Check a batch and, if its topic requires them, the keys of its records; return how many
+        records were decoded.
 
         Raises the `InvalidRecord` family.
         """
@@ -91,20 +92,20 @@ class Admission:
 
     @property
     def are_keys_required(self) -> bool:
-        """Whether `key_check` would open batches."""
+        """Whether `key_check` decodes batches."""
         return self._leader.log.batch_limits.keys_required
 
     def refusal(self, batch: Buffer) -> Overloaded:
-        """Return the refusal of a batch that has waited for room in vain.
+        """Return the error for a batch that has waited for room in vain.
 
-        Raises what `append` raises for a batch that would not be accepted anyhow.
+        Raises what `append` raises for a batch that would not be accepted anyway.
         """
         self._leader.check_open()
         return self._leader.log.refuse(batch, self._clock.now_ms())
 
     def look(self) -> None:
-        """Call those that wait, as far as there is room, in a turn of their own: what goes wrong
-        in there is nobody else's."""
+        """Call back waiting batches as far as there is room, in a turn of their own, so that their
+        errors do not reach the caller."""
         if self._waits.waiting and not self._is_planned and self._may_admit():
             self._is_planned = True
             self._loop.call_soon(self._admit)

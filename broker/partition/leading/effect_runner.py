@@ -1,7 +1,7 @@
-"""Carries out the effects of a partition's leader, in order, whoever brings them meanwhile.
+"""Carries out the effects of a partition's leader in order, even if they produce more effects.
 
-Carrying one out may lead to the next input, which brings effects of its own: those come after what
-is being carried out. If one fails, those behind it are carried out with the next that come.
+Carrying out an effect may lead to another input with effects of its own: these are queued after the
+current ones. If an effect fails, the remaining ones are carried out together with the next effects.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class EffectRunner:
         send: Callable[[], None],
         on_turn_over: Callable[[], Effects],
     ) -> None:
-        """`send` carries `SendEntries` out, `on_turn_over` is the input that `PlanSend` asks for:
-        both mostly come alone, once for each entry."""
+        """`send` carries out `SendEntries`; `on_turn_over` is the input that `PlanSend` asks for.
+        Both mostly come alone, once for each entry."""
         self._carry_out = carry_out
         self._send = send
         self._on_turn_over = on_turn_over
@@ -34,11 +34,11 @@ class EffectRunner:
         self._is_running = False
 
     def plan(self) -> None:
-        """Let the leader know when this turn of the loop is over."""
+        """Call `on_turn_over` when this turn of the loop is over."""
         self._loop.call_soon(self._end_turn)
 
     def run(self, effects: Effects) -> None:
-        """Carry effects out, after those that are being carried out."""
+        """Carry out effects, after those in progress."""
         queue = self._queue
         if self._is_running or queue:
             queue.extend(effects)
@@ -58,7 +58,7 @@ class EffectRunner:
             while queue:
                 self._carry_out(queue.popleft())
         except BaseException:
-            queue.extendleft(reversed([*rest]))  # whoever comes next goes on with them
+            queue.extendleft(reversed([*rest]))  # the next call carries them out
             raise
         finally:
             self._is_running = False

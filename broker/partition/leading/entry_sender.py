@@ -1,7 +1,7 @@
-"""Hands a partition's entries to the writer of its ledger, while that has room.
+"""Hands a partition's entries to the writer of its ledger, while the writer has room.
 
-What has no room there stays in the partition's queue, and goes when the writer says that it has.
-Large entries take turns with those of other partitions, too (`send_turns.py`).
+The other entries stay in the partition's queue until the writer has room again. Large entries also
+take turns with those of other partitions (`send_turns.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from client.histogram import Stopwatch
 
 
 class EntrySender:
-    """Sends what `LogState` has for the ledger that entries go to now."""
+    """Sends the waiting entries of `LogState` to the current ledger."""
 
     def __init__(
         self,
@@ -31,34 +31,34 @@ class EntrySender:
         memory: HeldMemory,
         turns: SendTurns,
     ) -> None:
-        """`on_refused`: the ledger takes no more entries. `memory`: where bytes are counted until a
-        writer counts them. `turns`: of all partitions."""
+        """`on_refused`: called when the ledger accepts no more entries. `memory`: counts bytes
+        until a writer counts them. `turns`: shared by all partitions."""
         self._log = log
         self.steps = steps
-        """Whose writer entries go to."""
+        """Has the writer of the current ledger."""
         self._now_s = now_s
         self._on_added = on_added
         self._on_refused = on_refused
         self._memory = memory
         self._turns = turns
         self._unsent_bytes = 0
-        """Of accepted batches that no writer has."""
+        """Bytes of accepted batches that no writer has yet."""
         self._awaited: Writer | None = None
-        """Who will call when it has room."""
+        """The writer whose room is waited for."""
 
     def on_accepted(self, size: int) -> None:
-        """A batch was accepted: it is held until a writer has it, or leadership ends."""
+        """A batch was accepted: it is counted until a writer has it or the leadership ends."""
         self._unsent_bytes += size
         self._memory.take(size)
 
     def stop(self) -> None:
-        """Leadership is over: what no writer has is held no longer."""
+        """The leadership has ended: release what no writer has."""
         self._turns.leave(self)
         size, self._unsent_bytes = self._unsent_bytes, 0
         self._memory.give(size)
 
     def send(self) -> None:
-        """Send what may go now."""
+        """Send entries as far as possible now."""
         queue, writer, now_s = self._log.queue, self.steps.writer, self._now_s()
         room = writer.room
         while queue.waiting:
@@ -80,11 +80,11 @@ class EntrySender:
                 self._turns.on_sent(size)
             if entry.appends:
                 self._unsent_bytes -= size
-                self._memory.size -= size  # the writer has taken it: no room was made
+                self._memory.size -= size  # now counted by the writer: no memory became free
 
     def on_turn(self) -> None:
-        """Large entries may go again."""
-        if not self.steps.writer.is_ended:  # else who ended it tells
+        """Large entries may be sent again."""
+        if not self.steps.writer.is_ended:  # otherwise its end is reported elsewhere
             self.send()
 
     def _await_room(self, writer: Writer) -> None:

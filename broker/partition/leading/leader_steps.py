@@ -1,7 +1,7 @@
-"""Carries out the steps of a led partition that take I/O: its segment list and its ledgers.
+"""Carries out the steps of a led partition that take I/O: on its segment list and its ledgers.
 
-Which step follows which is decided by `core/leader.py`; here each becomes calls of the metadata
-store and the ledger client, and one outcome.
+`core/leader.py` decides on the steps; here each one becomes calls of the metadata store and the
+ledger client, and one outcome.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ class LeaderSteps:
     ) -> None:
         self.topic = topic
         self.writer = writer
-        """Of the ledger that entries go to."""
+        """Writer of the current ledger."""
         self.node = SegmentNode(services.requests, topic, index, services.pages)
         self.index = index
         self._services = services
         self._on_outcome = on_outcome
         self._writers = {writer.ledger_id: writer}
-        """Of the ledgers that are open: the active one, its successor, its predecessor."""
+        """Writers of the open ledgers: the active one, its successor, its predecessor."""
         self._tasks: dict[asyncio.Task[None], None] = {}
-        """Steps under way. They belong to the partition, not to who asked for a change: one that
-        stopped half way would leave a list whose version nobody knows."""
+        """Steps in progress. They belong to the partition, not to the caller of a change: if a
+        cancelled caller stopped one, the version of the list would be unknown."""
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ class LeaderSteps:
         return f"{self.topic.name}-{self.index}"
 
     def start(self, step: LeaderStep) -> None:
-        """Carry out a step in the background, and tell what came of it."""
+        """Carry out a step in the background, and report its outcome."""
         task = asyncio.get_running_loop().create_task(self._run(step), name=self.name)
         self._tasks[task] = None
         task.add_done_callback(self._on_done)
@@ -91,26 +91,26 @@ class LeaderSteps:
         return self._writers[ledger_id]
 
     def switch(self, ledger_id: LedgerId) -> None:
-        """Entries go to this ledger from now on."""
+        """Send entries to this ledger from now on."""
         self.writer = self._writers[ledger_id]
 
     def on_sealed(self, ledger_id: LedgerId) -> None:
-        """The ledger is closed, and nothing is left to do about it."""
+        """The ledger is closed, and its writer is no longer needed."""
         del self._writers[ledger_id]
 
     def stop(self) -> None:
-        """Leadership is over: break off what is under way, but for what told us so."""
+        """The leadership has ended: cancel the steps in progress, except the current one."""
         for task in list(self._tasks):
             if task is not asyncio.current_task():
                 task.cancel()
 
     def abandon(self) -> None:
-        """Stop writing; whoever leads next recovers."""
+        """Stop writing; the next leader recovers the ledgers."""
         for writer in self._writers.values():
             writer.abandon()
 
     async def wait_idle(self) -> None:
-        """Wait until no step is under way any more."""
+        """Wait until no step is in progress."""
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         if tasks:
             await asyncio.wait(tasks)
@@ -121,7 +121,7 @@ class LeaderSteps:
     def _on_done(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         if not task.cancelled():
-            task.result()  # a bug: raised to the loop, or else the change would just hang
+            task.result()  # a bug: report it to the loop, or the change would silently hang
 
     async def _carry_out(self, step: LeaderStep) -> StepOutcome:
         match step:

@@ -1,7 +1,7 @@
-"""Changes of a led partition's log: who asked for them, what they take, what is said of them.
+"""Changes of a led partition's log: requests for them, their steps, and their logs and metrics.
 
-Which step follows which is decided by `core/leader.py`. A change belongs to the partition: it is
-made to its end even if whoever asked for it goes away.
+`core/leader.py` decides on the steps. A change belongs to the partition: it is completed even if
+its caller goes away.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class LogChanges:
         run: Callable[[Effects], None],
         check_leading: Callable[[], None],
     ) -> None:
-        """`run` carries effects out. `check_leading` raises NotLeader unless we may speak for the
+        """`run` carries out effects. `check_leading` raises NotLeader unless we may answer for the
         partition."""
         self._services = services
         self._leader = leader
@@ -72,13 +72,16 @@ class LogChanges:
         self._check_leading = check_leading
         self._last_ticket = 0
         self._waiting: dict[int, asyncio.Future[QuireError | None]] = {}
-        """Who waits for which change, by its ticket."""
+        """Callers that wait for a change, by its ticket."""
 
-    # --- what can be asked for ----------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------
 
     async def roll(self) -> None:
-        """Continue in a new ledger. Raises NotLeader, LeadershipLost, NotEnoughReplicas and
-        Overloaded (the log goes on in the present one)."""
+        """Continue in a new ledger.
+
+        Raises NotLeader, LeadershipLost; NotEnoughReplicas and Overloaded (the log goes on in the
+        active ledger).
+        """
         await self._make(Roll)
 
     async def delete_records(self, before: Offset) -> Offset:
@@ -95,14 +98,14 @@ class LogChanges:
         return offsets.log_start
 
     async def maintain(self, now_ms: int) -> None:
-        """Do what time alone makes due: roll, trim, forget producers.
+        """Do what is due by time: roll, trim, expire producers.
 
         Raises NotLeader, LeadershipLost.
         """
         await self._make(Maintain, Now(now_ms, asyncio.get_running_loop().time()))
 
     async def compact(self, swap: Swap | None, done: Round | None = None) -> None:
-        """List compacted segments for their originals, or that a round is complete.
+        """Replace segments by compacted ones, and record that a round is complete.
 
         Raises SegmentsChanged (nothing was applied), NotLeader; LeadershipLost: the outcome is
         unknown.
@@ -110,13 +113,13 @@ class LogChanges:
         await self._make(partial(Compact, swap=swap, done=done))
 
     async def release(self, before_ms: int) -> None:
-        """Delete ledgers that were replaced up to a time. Raises NotLeader, LeadershipLost."""
+        """Delete ledgers replaced up to `before_ms`. Raises NotLeader, LeadershipLost."""
         await self._make(partial(Release, before_ms=before_ms))
 
     def ask(
         self, change: Callable[[int], Change], now: Now | None = None
     ) -> asyncio.Future[QuireError | None]:
-        """Have a change made, of the ticket that it is given; return its error, if any, later."""
+        """Request a change, made from its ticket; return a future for its error, if any."""
         self._last_ticket += 1
         ticket = self._last_ticket
         loop = asyncio.get_running_loop()
@@ -128,12 +131,12 @@ class LogChanges:
         return done
 
     async def _make(self, change: Callable[[int], Change], now: Now | None = None) -> None:
-        """Have a change made, and wait for it. Raises its error."""
+        """Request a change, and wait for it. Raises its error."""
         error = await self.ask(change, now)
         if error is not None:
             raise error
 
-    # --- what the leader wants done, and tells ------------------------------------------
+    # --- effects ------------------------------------------------------------------------
 
     def carry_out(self, effect: ChangeEffect | LeaderStep) -> None:
         """Carry out one effect of a change."""
@@ -156,25 +159,25 @@ class LogChanges:
                 self._steps.start(effect)
 
     def configure(self, topic: TopicInfo) -> None:
-        """Follow the topic's configuration as it is now."""
+        """Apply the topic's current configuration."""
         self._steps.topic = topic
 
     def stop(self) -> None:
-        """Leadership is over: break off what is under way, and let go of the ledgers."""
+        """The leadership has ended: cancel steps in progress, and abandon the ledgers."""
         self._steps.stop()
         self._steps.abandon()
 
     async def wait_idle(self) -> None:
-        """Wait until no step is under way any more."""
+        """Wait until no step is in progress."""
         await self._steps.wait_idle()
 
     def settle_all(self, tickets: Sequence[int]) -> None:
-        """The changes of these tickets will not be made: leadership is over."""
+        """The changes of these tickets will not be made: the leadership has ended."""
         for ticket in tickets:
-            self._settle(ticket, LeadershipLost(f"{self._steps.name}: leadership ended"))
+            self._settle(ticket, LeadershipLost(f"{self._steps.name}: the leadership ended"))
 
     def _on_changed(self, effect: RollListed | RollUnanswered | RollSealed | Trimmed) -> None:
-        """A change of the log has come so far."""
+        """A change of the log has made progress."""
         log, metrics = (self._steps.topic.name, self._steps.index), self._services.metrics
         match effect:
             case RollListed(ledger_id):
@@ -215,7 +218,7 @@ class LogChanges:
             _LOG.info("compaction.done topic=%s partition=%d until=%d", *log, done.until)
 
     def _on_released(self, ledger_ids: Sequence[LedgerId]) -> None:
-        """Nobody reads these any more."""
+        """These replaced ledgers are no longer listed."""
         self._reader.forget(ledger_ids)
         _LOG.info(
             "compaction.released topic=%s partition=%d ledgers=%s",
@@ -231,7 +234,7 @@ class LogChanges:
         self._settle(ticket, error)
 
     def _settle(self, ticket: int, error: QuireError | None) -> None:
-        """Tell who waits, if anybody does still."""
+        """Complete the caller's future, if it still waits."""
         done = self._waiting.pop(ticket, None)
         if done is not None and not done.done():
             done.set_result(error)

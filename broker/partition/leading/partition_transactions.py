@@ -1,13 +1,13 @@
-"""The transactions of a led partition: coordinators are asked, and write their markers.
+"""The transactions of a led partition: verification by coordinators, and their markers.
 
-What is decided is in `core/transactions`; this is the shell around it, as `partition.py` is around
-`core/leader.py`. A batch whose coordinator is asked is held; the answer takes it, and its
-producer's next ones, into the log in one step, or refuses them all.
+`core/transactions` makes the decisions; this is the shell around it, as `partition.py` is around
+`core/leader.py`. A batch is held while its coordinator is asked. The answer appends it and its
+producer's next ones in one step, or refuses them all.
 
     VERIFY, GUARD, COORDINATOR-EPOCH    `core/transactions/held_batches.py`
     MARKER-ADDRESS                      a marker that names another leader epoch is refused
     MARKER-ONCE                         `core/transactions/open_transactions.py`
-    PROVEN                              `core/transactions/lead_proofs.py`
+    PROVEN                              `core/transactions/leadership_proofs.py`
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from broker.partition.core.leader import PartitionLeader
 from broker.partition.core.leader_effects import Effects, State
 from broker.partition.core.transactions.held_appends import HeldAppend, settle
 from broker.partition.core.transactions.held_batches import Guard, Released
-from broker.partition.core.transactions.lead_proofs import LeadProofs
+from broker.partition.core.transactions.leadership_proofs import LeadershipProofs
 from broker.partition.core.transactions.open_transactions import MarkerVerdict
 from broker.partition.core.transactions.verification import (
     OpenTransactionView,
@@ -50,7 +50,7 @@ from client.wire.kafka.batches.control_batch import Marker, build_marker
 _LOG = logging.getLogger(__name__)
 
 _LONG_MS: Final = 60_000
-"""Readers of committed data have waited for so long when it is reported."""
+"""Age at which an open transaction is reported: readers of committed data wait for it."""
 
 
 class PartitionTransactions:
@@ -64,27 +64,27 @@ class PartitionTransactions:
         append: Callable[..., Append],
         run: Callable[[Effects], None],
     ) -> None:
-        """`append` is the partition's own, and `run` carries effects out."""
+        """`append` is that of the partition; `run` carries out effects."""
         self._services = services
         self._steps = steps
         self._leader = leader
         self._append = append
         self._run = run
-        self._proofs = LeadProofs()
+        self._proofs = LeadershipProofs()
         self._tasks: dict[asyncio.Task[None], None] = {}
-        """Questions to coordinators."""
-        self._told: dict[Offset, None] = {}
-        """First offsets of transactions that were reported."""
+        """Verifications in progress."""
+        self._reported: dict[Offset, None] = {}
+        """First offsets of open transactions that were reported."""
 
     @property
     def are_served(self) -> bool:
-        """Whether there is somebody to ask; if not, transactions are refused."""
+        """Whether there is a verifier; if not, transactions are refused."""
         return self._services.coordinators.verifier is not None
 
     # --- held batches -------------------------------------------------------------------
 
     def on_held(self, append: HeldAppend) -> None:
-        """A batch is held; its coordinator is asked, unless that is happening already."""
+        """A batch is held: ask its coordinator, unless a verification is in progress already."""
         self._services.ledgers.memory.take(append.size)
         guard = append.guard
         if guard is None:
@@ -104,17 +104,17 @@ class PartitionTransactions:
 
     async def _verify(self, guard: Guard, request: VerificationRequest) -> None:
         log, verifier = self._leader.log, self._services.coordinators.verifier
-        assert verifier is not None, "who holds batches has somebody to ask"
+        assert verifier is not None, "batches are held only if there is a verifier"
         try:
             epoch = await verifier.verify(request)
         except QuireError as error:
             released = log.held.on_refused(guard, _refusal(error, request))
-        except Exception:  # a bug: the producer must not wait for ever
+        except Exception:  # a bug: the producer must not wait forever
             _LOG.exception(
                 "transaction.verification_failed topic=%s partition=%d producer=%d",
                 request.topic, request.partition, request.producer_id,
             )  # fmt: skip
-            refusal = NotEnoughReplicas(f"{self._steps.name}: its coordinator cannot be asked")
+            refusal = NotEnoughReplicas(f"{self._steps.name}: the verification failed")
             released = log.held.on_refused(guard, refusal)
         else:
             known = log.fold.transactions.coordinator_epoch(guard.producer_id)
@@ -139,14 +139,14 @@ class PartitionTransactions:
     async def write_marker(
         self, marker: Marker, *, is_tv2: bool, leader_epoch: LeaderEpoch | None
     ) -> None:
-        """End a producer's transaction; returns when the marker is confirmed, or there was nothing
-        to write and our lead is proven.
+        """End a producer's transaction; return when the marker is confirmed, or when there was
+        nothing to write and our leadership is proven.
 
         `is_tv2`: the marker's epoch is the one after the transaction's. `leader_epoch`: of the
-        leader that it is for; None: of whoever leads, for an operator.
+        leader that the marker is meant for; None: any leader, for operators.
 
-        Raises FencedLeaderEpoch and UnknownLeaderEpoch (it is for another leader), NotLeader,
-        TransactionCoordinatorFenced (the log knows a newer coordinator): nothing was written then.
+        Raises FencedLeaderEpoch and UnknownLeaderEpoch (it is meant for another leader), NotLeader,
+        TransactionCoordinatorFenced (the log has a newer coordinator): nothing was written then.
         LeadershipLost: the outcome is unknown.
         """
         await _settled(self._begin_marker(marker, is_tv2=is_tv2, leader_epoch=leader_epoch))
@@ -183,11 +183,11 @@ class PartitionTransactions:
             self._prove()
 
     def _prove(self) -> None:
-        """Add an entry if nothing else will prove that we lead."""
+        """Add an entry if no other one will prove our leadership."""
         log = self._leader.log
         queue = log.queue
         unsent = len(queue) - queue.sent_count
-        unsent += log.in_flight_bytes > queue.size_bytes  # batches that no entry holds yet
+        unsent += log.in_flight_bytes > queue.size_bytes  # batches that are in no entry yet
         if self._leader.state is State.OPEN and self._proofs.needs_entry(queue.sent_count, unsent):
             log.write_snapshot()
             self._run(log.outgoing())
@@ -195,7 +195,7 @@ class PartitionTransactions:
     # --- what is open -------------------------------------------------------------------
 
     def open_transactions(self) -> Sequence[OpenTransactionView]:
-        """Return the transactions that have no marker, the oldest first."""
+        """Return the open transactions, oldest first."""
         transactions = self._leader.log.fold.transactions
         return [
             OpenTransactionView(
@@ -209,7 +209,7 @@ class PartitionTransactions:
         ]
 
     def producers(self) -> Sequence[ProducerView]:
-        """Return the producers that are remembered."""
+        """Return all known producers."""
         log = self._leader.log
         transactions = log.fold.transactions
         first = {producer_id: known.first_offset for producer_id, known in transactions}
@@ -223,38 +223,38 @@ class PartitionTransactions:
         ]
 
     def look(self, now_ms: int) -> None:
-        """Report each transaction that has been open for long, once."""
+        """Log each transaction that has been open for long, once."""
         transactions = self._leader.log.fold.transactions
-        told: dict[Offset, None] = {}
+        reported: dict[Offset, None] = {}
         for producer_id, known in transactions:
             if now_ms - known.started_ms < _LONG_MS:
                 continue
-            told[known.first_offset] = None
-            if known.first_offset not in self._told:
+            reported[known.first_offset] = None
+            if known.first_offset not in self._reported:
                 _LOG.warning(
                     "partition.transaction_open topic=%s partition=%d producer=%d producer_epoch=%d"
                     " offset=%d seconds=%d",
                     self._steps.topic.name, self._steps.index, producer_id, known.producer_epoch,
                     known.first_offset, (now_ms - known.started_ms) // 1000,
                 )  # fmt: skip
-        self._told = told
+        self._reported = reported
 
     # --- the end ------------------------------------------------------------------------
 
     def stop(self, error: LeadershipLost) -> None:
-        """Leadership is over: no question is asked any more; what is held was not stored."""
+        """The leadership has ended: cancel verifications; held batches were not stored."""
         for task in list(self._tasks):
             if task is not asyncio.current_task():
                 task.cancel()
         for held in self._leader.log.held.drain():
             self._services.ledgers.memory.give(held.size)
-            held.complete(NotLeader(f"{self._steps.name} is not led here any more"))
+            held.complete(NotLeader(f"this broker no longer leads {self._steps.name}"))
         for proof in self._proofs.drain():
             proof.complete(error)
 
 
 async def _settled(append: Append) -> None:
-    """Wait until an append is settled. Raises its error."""
+    """Wait until an append is completed. Raises its error."""
     if not append.completed:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         append.on_done(lambda _: None if done.done() else done.set_result(None))
@@ -264,11 +264,13 @@ async def _settled(append: Append) -> None:
 
 
 def _refusal(error: QuireError, request: VerificationRequest) -> BrokerError:
-    """Say to a producer what its coordinator has said: what is not certain lets it send again."""
+    """Return the producer's error for a coordinator's error: retriable unless that is final."""
     if isinstance(error, ProducerFenced):
         return InvalidProducerEpoch(request.producer_id, str(error))
     if isinstance(error, ConcurrentTransactions) and request.is_tv2:
         return error
     if error.retriable or not isinstance(error, BrokerError):
-        return NotEnoughReplicas(f"{request.topic}-{request.partition} is not verified: {error}")
+        return NotEnoughReplicas(
+            f"{request.topic}-{request.partition}: the transaction is not verified: {error}"
+        )
     return error

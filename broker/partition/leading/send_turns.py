@@ -1,7 +1,8 @@
-"""Lets the partitions of a broker hand large entries to their ledgers a turn of the loop at a time.
+"""Spreads the large entries that a broker's partitions hand to their ledgers over turns of the
+loop.
 
-`core/send_turn.py` says which go in a turn. The next one comes after what was sent has been written
-to the sockets, and after the loop has served whoever else is there.
+`core/send_turn.py` decides which entries are sent in a turn. The next turn comes after these were
+written to the sockets, and after the loop has served everything else that was ready.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ class Sender(Protocol):
     """A partition with entries to send."""
 
     def on_turn(self) -> None:
-        """Send what the turn takes."""
+        """Send what fits into the turn."""
         ...
 
 
@@ -30,20 +31,20 @@ class SendTurns:
         self._is_planned = False
 
     def admits(self, sender: Sender, size: int, *, is_alone: bool) -> bool:
-        """Whether a large entry goes now; if not, its sender is called in a later turn."""
+        """Whether a large entry may be sent now; if not, its sender is called in a later turn."""
         is_admitted = self._turn.admits(sender, size, is_alone=is_alone)
         if not is_admitted:
             self._plan()
         return is_admitted
 
     def on_sent(self, size: int) -> None:
-        """A large entry was handed to its ledger: not before, for what that has written to sockets
-        at the end of this turn is then written before the next one."""
+        """A large entry was handed to its ledger. To be called afterwards: then the ledger's writes
+        to sockets, at the end of this turn, come before the next turn."""
         self._turn.on_sent(size)
         self._plan()
 
     def leave(self, sender: Sender) -> None:
-        """Call no longer."""
+        """Do not call the sender any more."""
         self._turn.leave(sender)
 
     def _plan(self) -> None:
@@ -58,6 +59,6 @@ class SendTurns:
         try:
             while (sender := turn.next()) is not None:
                 sender.on_turn()
-        finally:  # what one raises keeps nobody waiting
+        finally:  # an error of one sender must not block the others
             if turn.is_waited_for or turn.sent_bytes:
                 self._plan()

@@ -63,8 +63,8 @@ class Slot:
         self._memory.give(size)
         return size
 
-    def let_go(self) -> None:
-        """The answer is written, or there will be none: nothing is held for it any longer."""
+    def release(self) -> None:
+        """The answer was written, or there will be none: release the memory of the request."""
         if self.on_gone is not None:
             call, self.on_gone = self.on_gone, None
             call()

@@ -80,7 +80,7 @@ async def test_librdkafka_goes_on_with_the_next_token(broker: Broker) -> None:
     tokens, failed, sent = await asyncio.to_thread(traffic)
     assert tokens >= 2
     assert not failed and sent > 20
-    assert broker.server.doors._logins.accepted >= 2
+    assert broker.server.security._logins.accepted >= 2
 
 
 async def test_librdkafka_with_a_token_of_somebody_else(broker: Broker) -> None:

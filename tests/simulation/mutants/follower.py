@@ -47,12 +47,12 @@ def consumers_are_sent_away_for_ever(patch: Any) -> None:
     """A consumer that comes back without having got any further is sent away again, to a broker
     that does not have what it wants."""
 
-    def nearer(self: Followers, partition: Any, reader: Any, offset: Offset) -> Any:
+    def preferred(self: Followers, partition: Any, consumer: Any, offset: Offset) -> Any:
         self._sent.clear()
-        return original(self, partition, reader._replace(committed=False), offset)
+        return original(self, partition, consumer._replace(committed=False), offset)
 
-    original = patch(Followers, "nearer", nearer)
-    patch(followers, "far_behind", lambda listed, bytes_min: sealed_end(listed))
+    original = patch(Followers, "preferred_read_replica", preferred)
+    patch(followers, "redirect_offset_max", lambda listed, bytes_min: sealed_end(listed))
 
 
 KIND = "nearby"

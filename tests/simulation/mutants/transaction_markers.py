@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.errors import TransactionCoordinatorFenced
 from broker.partition.core.transactions.held_batches import HeldBatches
-from broker.partition.core.transactions.lead_proofs import LeadProofs
+from broker.partition.core.transactions.leadership_proofs import LeadershipProofs
 from broker.partition.core.transactions.open_transactions import MarkerVerdict, OpenTransactions
 from broker.partition.leading.partition_transactions import PartitionTransactions
 
@@ -88,13 +88,13 @@ def old_coordinator_vouches(patch: Any) -> None:
 def done_without_proof(patch: Any) -> None:
     """A leader that has nothing to write for a marker says so without a proof that it leads."""
 
-    def ask(self: LeadProofs, log_end: Any, sent_count: int) -> Any:
+    def ask(self: LeadershipProofs, log_end: Any, sent_count: int) -> Any:
         proof = original(self, log_end, sent_count)
         self._waiting.pop()
         proof.complete()
         return proof
 
-    original = patch(LeadProofs, "ask", ask)
+    original = patch(LeadershipProofs, "ask", ask)
 
 
 def any_leader_takes_markers(patch: Any) -> None:

@@ -1,5 +1,6 @@
-"""What a segment list becomes by a change that lets segments go: trims, compaction, the end of a
-grace. Each is one compare-and-set; whatever leaves the list is deleted after it.
+"""Computes the segment list after a change that removes segments: a trim, a swap of compacted
+segments, or the end of a grace period. Each is one compare-and-set; what it removes from the list
+is deleted after it.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ from client.log.segment_pages import NewPage
 from client.log.segments import SegmentList
 
 
-class LetGo(NamedTuple):
-    """A list to be written, with what comes before and after it."""
+class ListUpdate(NamedTuple):
+    """A new list to be stored, and what to do before and after that."""
 
     segments: SegmentList
-    told: Trimmed | Compacted | Released
+    report: Trimmed | Compacted | Released
     dropped: DeleteLedgers
+    """To be deleted after it."""
     pages: Sequence[NewPage] = ()
+    """To be created before it."""
 
 
 def trimmed(
@@ -45,9 +48,9 @@ def trimmed(
     log: LogState,
     limits: SegmentLimits,
     now: Now,
-) -> LetGo | None:
-    """Drop segments, as far as no takeover could need them, and move the log start; None: there is
-    nothing to do. `unfolded`: `listed`, its first page opened if need be."""
+) -> ListUpdate | None:
+    """Drop segments that no takeover can need, and move the log start; None: there is nothing to
+    do. `unfolded`: `listed`, with its first page unfolded if necessary."""
     found, offsets = unfolded.segments, log.offsets
     start = max(change.before if isinstance(change, Trim) else Offset(0), offsets.log_start)
     if not log.has_own_snapshot:
@@ -64,12 +67,14 @@ def trimmed(
         unfolded = ListUnfolded(listed)
     ledger_ids = [item.ledger_id for item in found.front[:count]]
     after = unfolded.segments.trimmed(count, start)
-    return LetGo(after, Trimmed(ledger_ids, start), DeleteLedgers(ledger_ids, unfolded.opened))
+    return ListUpdate(after, Trimmed(ledger_ids, start), DeleteLedgers(ledger_ids, unfolded.opened))
 
 
-def compacted(change: Compact, listed: SegmentList, found: TrailRead, now: Now) -> LetGo | None:
-    """Put compacted segments in the place of their originals; None: those do not stand there any
-    more (COMPACT-CAS)."""
+def compacted(
+    change: Compact, listed: SegmentList, found: TrailRead, now: Now
+) -> ListUpdate | None:
+    """Replace segments by compacted ones; None: the originals are no longer in place
+    (COMPACT-CAS)."""
     pages: Sequence[NewPage] = ()
     dropped = DeleteLedgers(())
     if change.swap is not None:
@@ -83,13 +88,13 @@ def compacted(change: Compact, listed: SegmentList, found: TrailRead, now: Now) 
         listed, pages, dropped = made.segments, made.pages, DeleteLedgers((), made.dropped)
     if change.done is not None:
         listed = compaction.completed(listed, change.done, now.ms)
-    return LetGo(listed, Compacted(change.swap, change.done), dropped, pages)
+    return ListUpdate(listed, Compacted(change.swap, change.done), dropped, pages)
 
 
-def released(change: Release, listed: SegmentList) -> LetGo | None:
-    """Let go of ledgers whose grace is over; None: there is none."""
+def released(change: Release, listed: SegmentList) -> ListUpdate | None:
+    """Remove replaced ledgers whose grace period is over; None: there are none."""
     ledger_ids = listed.compaction.due(change.before_ms)
     if not ledger_ids:
         return None
     after = compaction.released(listed, ledger_ids)
-    return LetGo(after, Released(ledger_ids), DeleteLedgers(ledger_ids))
+    return ListUpdate(after, Released(ledger_ids), DeleteLedgers(ledger_ids))

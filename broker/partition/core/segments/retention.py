@@ -1,10 +1,10 @@
-"""Which of the oldest segments may go.
+"""Decides which of the oldest segments are deleted.
 
-Segments go whole and from the oldest on; the last one, which is being written, never goes (when
-its records have expired it is rolled first). A segment without records at the head of the list
-goes as soon as another one follows it.
+Segments are deleted as a whole, oldest first. The active segment is never deleted: when its records
+have expired, it is rolled first. A segment without records at the front of the list is deleted as
+soon as another one follows it.
 
-Only the list's `front` is judged: of a list with pages that is what is left of the oldest one.
+Only the list's `front` is looked at: in a list with pages that is what is left of the oldest page.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def expired_count(
     """Return how many of the oldest segments a trim should drop.
 
     By time: while the segment's newest record is older than `retention_ms`. By size: while the
-    remaining segments still have `retention_bytes`. Below the log start: always.
+    remaining segments have at least `retention_bytes`. Below the log start: always.
     """
     total = segments.size_bytes + active_bytes
     count = 0
@@ -43,9 +43,9 @@ def expired_count(
 
 
 def looks_into_pages(segments: SegmentList, limits: SegmentLimits, before: Offset | None) -> bool:
-    """Whether some segment of the first page may have to go, and the page is not open.
+    """Whether segments of the first page may have to be dropped, and the page is not unfolded yet.
 
-    `before`: what a trim asks for; None: what is expired goes.
+    `before`: of a trim; None: expired segments are dropped.
     """
     if segments.oldest or not segments.pages:
         return False
@@ -66,7 +66,7 @@ def dropped_below(segments: SegmentList, start: Offset) -> int:
 
 
 def _is_old(facts: SegmentFacts, ended_ms: int, limits: SegmentLimits, now_ms: int) -> bool:
-    """Compare the newest record's timestamp; without any, the time at which the segment ended."""
+    """Compare the newest record's timestamp, or if there is none, the time of the segment's end."""
     if limits.retention_ms == UNLIMITED:
         return False
     newest = facts.max_timestamp_ms

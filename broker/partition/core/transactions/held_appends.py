@@ -1,8 +1,8 @@
 """The append of a batch that is held until its transaction's coordinator has answered.
 
-Whoever appended the batch has it as any other append: it is settled once. Until the batch is
-accepted it has no offsets; then it follows the append that the batch has become, which may be one
-that it repeats.
+For the caller it is like any other append, and is completed once. Until the batch is accepted it
+has no offsets. Then it follows the append that was made for the batch, which may be an earlier one
+if the batch is a duplicate.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ UNKNOWN_OFFSET = Offset(-1)
 
 
 class HeldAppend(Append):
-    """One held batch and what becomes of it. `base_offset` is -1 until it is accepted; the
-    difference to `end_offset` is the number of its records at any time."""
+    """One held batch and its outcome. `base_offset` is -1 until it is accepted; the difference to
+    `end_offset` is always the number of its records."""
 
     __slots__ = ("_accepted_calls", "batch", "from_client", "guard", "header", "transaction")
 
@@ -40,19 +40,19 @@ class HeldAppend(Append):
         self.transaction = transaction
         self.from_client = from_client
         self.guard: Guard | None = None
-        """The question that is to be asked because of this batch; None: it was asked before."""
+        """The verification that this batch starts; None: one is in progress already."""
         self._accepted_calls: list[Callable[[HeldAppend], None]] = []
 
     def on_accepted(self, call: Callable[[HeldAppend], None]) -> None:
-        """Call `call(self)` when it has its offsets, before any batch after it has: at once if it
-        has them already. Not at all if it is refused."""
+        """Call `call(self)` when it has its offsets, before any later batch has: at once if it has
+        them already, never if it is refused."""
         if self.base_offset != UNKNOWN_OFFSET:
             call(self)
         else:
             self._accepted_calls.append(call)
 
     def follow(self, append: Append) -> None:
-        """The batch was accepted as that append, or repeats it."""
+        """The batch was accepted as `append`, or is a duplicate of it."""
         self.base_offset, self.end_offset = append.base_offset, append.end_offset
         self.log_append_time_ms = append.log_append_time_ms
         self.batch = b""
@@ -70,10 +70,10 @@ def settle(
     held: HeldBatches[HeldAppend],
     accept: Callable[[HeldAppend], Append],
 ) -> None:
-    """Accept or refuse what waits no more, in order.
+    """Accept or refuse released batches, in order.
 
-    `accept` appends a batch, and raises BrokerError. When a batch is refused so that its producer
-    sends it again, none behind it is taken before it (REFUSED-ORDER).
+    `accept` appends a batch, and raises BrokerError. After a batch was refused with an error that
+    its producer retries, none after it is accepted before it (REFUSED-ORDER).
     """
     error: BrokerError | None = released.error
     for item in released.batches:

@@ -1,25 +1,27 @@
-"""Batches that wait until a coordinator has vouched for their transaction.
+"""Batches that wait until a coordinator has verified their transaction.
 
-Data that is appended behind its transaction's marker belongs to no transaction that anybody will
-end: nothing behind it becomes stable any more. So the first batch of a transaction is held, and
-those of its producer behind it, while the coordinator is asked. All is decided by one object.
+Data that is appended after its transaction's marker would be a hanging transaction: it is never
+ended, and nothing after it becomes stable any more. So the first batch of a transaction is held,
+with the next ones of its producer, while the coordinator is asked. One object makes all decisions.
 
-    VERIFY             a producer's batches are held in the order of their arrival, under one guard,
-                       until the coordinator says that the partition is part of the transaction.
-                       Then they are accepted in that order, in the same step as the answer.
-    GUARD              any marker of the producer that may end what is held, also one with nothing
-                       to do, and the end of the leadership void the guard. An answer to a void
-                       guard is thrown away; guards are compared by identity, since the next
-                       question may look the same.
-    NEXT-EPOCH         in TV2 a marker ends transactions of older epochs than its own. So a batch
-                       of its own epoch came before the marker of the transaction before: it goes on
-                       waiting for its coordinator, which answers when that one is complete.
-    COORDINATOR-EPOCH  the answer of an older coordinator than the log knows is no answer.
-    REFUSED-ORDER      after a batch was refused so that its producer sends it again, none behind
-                       it is taken before it: it would begin the producer's sequence.
+    VERIFY             a producer's batches are held in the order of arrival, under one guard, until
+                       the coordinator says that the partition is part of the transaction. Then they
+                       are accepted in that order, in the same step as the answer.
+    GUARD              the guard becomes void by any marker of the producer that may end what is
+                       held, even if there is nothing to write for it, and by the end of the
+                       leadership. The answer for a void guard is ignored. Guards are compared by
+                       identity, because the next verification may have the same fields. (Kafka's
+                       VerificationGuard.)
+    NEXT-EPOCH         in TV2 a marker ends transactions of older epochs than its own. So a held
+                       batch of the marker's own epoch belongs to the next transaction: it goes on
+                       waiting for its coordinator, which answers when the previous one is complete.
+    COORDINATOR-EPOCH  the answer of a coordinator with an older epoch than the log has is ignored.
+    REFUSED-ORDER      after a batch was refused with an error that its producer retries, none after
+                       it is accepted before it: it would begin the producer's sequence.
 
-Refusals are errors that clients retry unless the coordinator knows better. What takes the held
-batches is the ordinary append, which checks epoch and sequence; here is only whether it may.
+Refusals are errors that clients retry, unless the coordinator's answer is final. Released batches
+go through the ordinary append, which checks epoch and sequence; this module only decides whether
+they may.
 
 The model is `tests/model/Transactions.tla`. Source: KIP-890.
 """
@@ -37,11 +39,11 @@ T = TypeVar("T")
 
 _REMEMBERED_MAX: Final = 1_000
 HELD_OVERHEAD_BYTES: Final = 1_000
-"""About what Python needs to hold one batch, and to ask about it, beside its own bytes."""
+"""Approximate overhead of Python to hold one batch and verify it, in addition to its bytes."""
 
 
 class Guard:
-    """One question to a coordinator. Only its identity counts."""
+    """One verification by a coordinator. Compared by identity."""
 
     __slots__ = ("producer_epoch", "producer_id")
 
@@ -51,14 +53,14 @@ class Guard:
 
 
 class Released(NamedTuple, Generic[T]):
-    """Held batches that wait no more: to be accepted now, or refused with `error`."""
+    """Batches that are no longer held: accept them now, or refuse them with `error`."""
 
     batches: tuple[T, ...]
     error: BrokerError | None = None
 
 
 class _Held(Generic[T]):
-    """What waits under one guard."""
+    """The batches held under one guard."""
 
     __slots__ = ("batches", "first_sequence", "guard", "size_bytes")
 
@@ -70,9 +72,9 @@ class _Held(Generic[T]):
 
 
 class HeldBatches(Generic[T]):
-    """All held batches of one partition; `T` is what the caller needs to go on with one.
+    """All held batches of one partition; `T` is the caller's object for one of them.
 
-    `size_bytes_max` bounds the batches of all producers together, with `overhead_bytes` for each.
+    `size_bytes_max` bounds the batches of all producers together, plus `overhead_bytes` for each.
     """
 
     def __init__(
@@ -82,30 +84,30 @@ class HeldBatches(Generic[T]):
         self._size_bytes_max = size_bytes_max
         self._overhead_bytes = overhead_bytes
         self.size_bytes = 0
-        """Of all that is held, with the overhead."""
+        """Size of all held batches, with the overhead."""
         self._held: dict[ProducerId, _Held[T]] = {}
         self._refused: dict[ProducerId, tuple[int, int]] = {}
-        """Producer -> epoch, and sequence of the first batch that has to come again."""
+        """Producer -> epoch, and sequence of the first batch that must be resent."""
 
     def __len__(self) -> int:
         return sum(len(held.batches) for held in self._held.values())
 
     def __contains__(self, producer_id: ProducerId) -> bool:
-        """Whether a batch of the producer has to join those that are held."""
+        """Whether batches of the producer are held, so that its next ones must be, too."""
         return producer_id in self._held
 
     def hold(self, header: BatchHeader, batch: T) -> Guard | None:
-        """Hold a batch; return the guard if that is a new question for the coordinator.
+        """Hold a batch; return the guard if a new verification has to be started.
 
-        Raises NotEnoughReplicas and Overloaded, which clients retry; nothing was held then.
+        Raises NotEnoughReplicas and Overloaded, which clients retry; the batch is not held then.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
         self._check_order(header)
         held = self._held.get(producer_id)
         if held is not None and held.guard.producer_epoch != epoch:
             raise NotEnoughReplicas(
-                f"{self._name}: a batch of epoch {held.guard.producer_epoch} of producer"
-                f" {producer_id} waits for its coordinator"
+                f"{self._name}: a batch of producer {producer_id} with epoch"
+                f" {held.guard.producer_epoch} is being verified by its coordinator"
             )
         size = header.size + self._overhead_bytes
         if self.size_bytes and self.size_bytes + size > self._size_bytes_max:
@@ -126,7 +128,8 @@ class HeldBatches(Generic[T]):
     def on_verified(
         self, guard: Guard, coordinator_epoch: int, known_coordinator_epoch: int
     ) -> Released[T]:
-        """The coordinator vouches for a transaction. Accept what is released at once, in order.
+        """The coordinator has verified a transaction. Accept the released batches at once, in
+        order.
 
         `known_coordinator_epoch`: the newest in this log (`OpenTransactions.coordinator_epoch`).
         """
@@ -134,15 +137,16 @@ class HeldBatches(Generic[T]):
             return self.on_refused(
                 guard,
                 NotEnoughReplicas(
-                    f"{self._name}: coordinator epoch {coordinator_epoch} answers for producer"
-                    f" {guard.producer_id}, the log knows {known_coordinator_epoch}"
+                    f"{self._name}: the coordinator of producer {guard.producer_id} answered with"
+                    f" epoch {coordinator_epoch}, but the log has epoch {known_coordinator_epoch}"
                 ),
             )
         held = self._take(guard)
         return Released(()) if held is None else Released(tuple(held.batches))
 
     def on_refused(self, guard: Guard, error: BrokerError) -> Released[T]:
-        """The coordinator refuses, or does not answer: the producer's batches all get `error`."""
+        """The coordinator refuses, or does not answer: all held batches of the producer get
+        `error`."""
         held = self._take(guard)
         if held is None:
             return Released((), error)
@@ -151,27 +155,27 @@ class HeldBatches(Generic[T]):
         return Released(tuple(held.batches), error)
 
     def on_not_accepted(self, header: BatchHeader) -> None:
-        """A released batch could not be accepted now; its producer sends it again."""
+        """A released batch could not be accepted now; its producer will resend it."""
         self._remember(header.producer_id, header.producer_epoch, header.base_sequence)
 
     def on_marker(
         self, producer_id: ProducerId, producer_epoch: int, *, is_tv2: bool
     ) -> Released[T]:
-        """A marker of the producer arrived, whatever became of it: the question is void if it may
-        be about what the marker ends.
+        """A marker of the producer arrived, whatever its outcome: the guard becomes void if it may
+        be for the transaction that the marker ends.
 
         `is_tv2`: the marker's epoch is the one after its transaction's.
         """
         held = self._held.get(producer_id)
         error = NotEnoughReplicas(
-            f"{self._name}: a transaction of producer {producer_id} has ended"
+            f"{self._name}: a transaction of producer {producer_id} ended during the verification"
         )
         if held is None or producer_epoch < held.guard.producer_epoch + is_tv2:
             return Released((), error)
         return self.on_refused(held.guard, error)
 
     def drain(self) -> tuple[T, ...]:
-        """The leadership is over: remove and return everything, in order; all guards are void."""
+        """The leadership has ended: remove and return everything, in order; all guards are void."""
         everything = tuple(batch for held in self._held.values() for batch in held.batches)
         self._held.clear()
         self._refused.clear()
@@ -179,7 +183,7 @@ class HeldBatches(Generic[T]):
         return everything
 
     def _take(self, guard: Guard) -> _Held[T] | None:
-        """Remove what waits under a guard; None if it is void."""
+        """Remove what is held under a guard; None if the guard is void."""
         held = self._held.get(guard.producer_id)
         if held is None or held.guard is not guard:
             return None
@@ -188,7 +192,7 @@ class HeldBatches(Generic[T]):
         return held
 
     def _check_order(self, header: BatchHeader) -> None:
-        """Raise NotEnoughReplicas if a batch before this one was refused, and has to come again."""
+        """Raise NotEnoughReplicas if a batch before this one was refused and must be resent."""
         epoch, sequence = self._refused.get(header.producer_id, (header.producer_epoch, -1))
         if epoch != header.producer_epoch:
             if epoch < header.producer_epoch:
@@ -196,13 +200,13 @@ class HeldBatches(Generic[T]):
             return
         if sequence >= 0 and is_gap(header.base_sequence, sequence):
             raise NotEnoughReplicas(
-                f"{self._name}: send sequence {sequence} of producer {header.producer_id} first"
+                f"{self._name}: producer {header.producer_id} must resend sequence {sequence} first"
             )
 
     def _remember(self, producer_id: ProducerId, epoch: int, sequence: int) -> None:
         known = self._refused.get(producer_id)
         if known is not None and known[0] == epoch and not is_gap(known[1], sequence):
-            return  # an earlier one of this epoch has to come first anyway
+            return  # an earlier batch of this epoch must be resent first anyway
         if len(self._refused) >= _REMEMBERED_MAX:
             del self._refused[next(iter(self._refused))]
         self._refused[producer_id] = epoch, sequence

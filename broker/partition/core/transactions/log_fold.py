@@ -1,8 +1,8 @@
-"""What a leader must know of the log before it: who has written what, and what is undecided.
+"""The state that a leader derives from its log: producers and open transactions.
 
-State is a fold over the log in the order of acceptance: a leader folds what it accepts, a takeover
-what it finds, with the same code. A producer with an open transaction is never forgotten, and one
-that is takes what its coordinators have said along.
+The state is a fold over the log in the order of acceptance: a leader folds what it accepts, a
+takeover what it finds, with the same code. A producer with an open transaction is never forgotten.
+When another one is forgotten, so is its coordinator epoch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from client.wire.kafka.batches.records import BatchHeader
 class LogFold:
     """Producers and their transactions, up to some offset of a partition's log."""
 
-    __slots__ = ("is_used", "producers", "transactions")
+    __slots__ = ("has_transactions", "producers", "transactions")
 
     def __init__(self, limits: LogLimits) -> None:
         self.transactions = OpenTransactions(count_max=limits.open_transactions_max)
@@ -31,9 +31,8 @@ class LogFold:
             pinned=self.transactions,
             on_forgotten=self.transactions.forget,
         )
-        self.is_used = False
-        """Whether the partition has anything to do with transactions: if not, whoever appends need
-        not look any further."""
+        self.has_transactions = False
+        """Whether the partition has seen transactions: if not, appends need no further checks."""
 
     # --- in the order of the log --------------------------------------------------------
 
@@ -46,7 +45,7 @@ class LogFold:
         segment: SegmentTransactions,
     ) -> None:
         """Data of a transaction was accepted, or found in the log, at `base_offset`."""
-        self.is_used = True
+        self.has_transactions = True
         segment.is_transactional = True
         self.producers.accept(header, base_offset, now_ms, timestamp_ms)
         self.transactions.on_batch(header, base_offset, now_ms)
@@ -55,7 +54,7 @@ class LogFold:
         self, marker: Marker, offset: Offset, now_ms: int, segment: SegmentTransactions
     ) -> None:
         """A marker was accepted, or found in the log, at `offset`."""
-        self.is_used = True
+        self.has_transactions = True
         segment.is_transactional = True
         self.producers.on_marker(marker.producer_id, marker.producer_epoch, now_ms)
         aborted = self.transactions.on_marker(marker, offset)
@@ -65,21 +64,24 @@ class LogFold:
     # --- snapshots ----------------------------------------------------------------------
 
     def encode(self, segment: SegmentTransactions) -> tuple[bytes, bool]:
-        """Return the state as bytes, and whether it speaks of transactions.
+        """Return the state as bytes, and whether it includes transactions.
 
-        Producers as `ProducerState.encode`; then `OpenTransactions.encode`, if there is anything to
-        be told, here or of the segment.
+        `ProducerState.encode`, followed by `OpenTransactions.encode` if there are transactions,
+        here or in the segment.
         """
         producers = self.producers.encode()
-        is_told = self.transactions.is_known or segment.is_known
+        is_told = self.transactions.has_state or segment.has_state
         return (producers + self.transactions.encode() if is_told else producers), is_told
 
     def restore(self, snapshot: Snapshot, segment: SegmentTransactions) -> None:
-        """Go on from a snapshot of that segment's ledger. Raises LogCorrupt."""
+        """Restore the state from a snapshot of the segment's ledger. Raises LogCorrupt."""
         rest = self.producers.restore(snapshot.producers)
         if snapshot.transactions is not None:
             segment.restore(snapshot.transactions)
             rest = self.transactions.restore(rest)
-            self.is_used = self.transactions.is_known
+            self.has_transactions = self.transactions.has_state
         if rest:
-            raise LogCorrupt(f"{len(rest)} bytes follow a snapshot of {len(self.producers)}")
+            raise LogCorrupt(
+                f"{len(rest)} bytes follow the state of {len(self.producers)} producers in a"
+                " snapshot"
+            )

@@ -1,22 +1,24 @@
-"""Which transactions are open in a partition, and how far the log is decided.
+"""The open transactions of a partition, and how far its log is decided.
 
-State is a fold over the log in the order of acceptance, as `producer_state.py`: data of a producer
-opens its transaction, the producer's next marker closes it. A transaction is *undecided* while it
-is open, and on until its marker is confirmed, because a takeover may still lose the marker. The
-last stable offset is the first offset of any undecided transaction, or else the high watermark.
+The state is a fold over the log in the order of acceptance, as in `producer_state.py`: data of a
+producer opens its transaction, and the producer's next marker closes it. A transaction is
+*undecided* until its marker is confirmed, because a takeover may still lose the marker. The last
+stable offset is the first offset of any undecided transaction, or else the high watermark.
 
-    MARKER-ONCE        a marker closes an open transaction of its own epoch or an older one; of a
-                       producer with an epoch for each transaction (TV2), only an older one, whose
-                       successor it names. Without one to close it is written if its producer
-                       epoch, or its coordinator, is new to the log. Otherwise it is done.
-    COORDINATOR-EPOCH  the log keeps the epoch of the newest coordinator of each producer, and the
-                       leader refuses what older ones say. So the first marker of a newer one is
-                       written even with nothing to close: only the log tells the next leader.
-    STABLE             undecided until the marker is confirmed, not until it is accepted.
-    PROVEN             "done" is a statement about a log, and one that was taken over looks done,
-                       too: the caller answers after an entry that was added later is confirmed.
+    MARKER-ONCE        a marker closes an open transaction of its own epoch or an older one; for a
+                       producer with an epoch for each transaction (TV2), only of an older epoch,
+                       because the marker has the next one. A marker with nothing to close is
+                       written if its producer epoch or coordinator epoch is new to the log.
+                       Otherwise it is done.
+    COORDINATOR-EPOCH  the log keeps the newest coordinator epoch of each producer, and the leader
+                       refuses markers of older coordinators. So the first marker of a newer one is
+                       written even if there is nothing to close: only the log tells the next
+                       leader.
+    STABLE             a transaction is undecided until its marker is confirmed, not accepted.
+    PROVEN             "done" is derived from this log, which may be that of a replaced leader: the
+                       caller answers only after the confirmation of an entry that was added later.
 
-The model behind them is `tests/model/Transactions.tla`. Source: KIP-98, KIP-890.
+The model of these rules is `tests/model/Transactions.tla`. Source: KIP-98, KIP-890.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from client.wire.kafka.batches.control_batch import Marker
 from client.wire.kafka.batches.records import BatchHeader
 
 UNKNOWN_EPOCH: Final = -1
-"""Epoch of a producer, or of a coordinator, that the log does not know."""
+"""Epoch of a producer, or of a coordinator, that is not in the log."""
 
 _COUNT: Final = struct.Struct(">i")
 _PRODUCER: Final = struct.Struct(">qiqhq")
@@ -56,14 +58,14 @@ class OpenTransaction(NamedTuple):
 
 
 class MarkerVerdict(enum.Enum):
-    """What becomes of a marker."""
+    """What to do with a marker."""
 
     CLOSE = "close"
     """Write it: it ends the open transaction."""
     WRITE = "write"
     """Write it, although nothing is open: its epochs are new to the log."""
     DONE = "done"
-    """Write nothing; answer once the lead is proven."""
+    """Write nothing; answer once leadership is proven."""
 
 
 class OpenTransactions:
@@ -80,27 +82,29 @@ class OpenTransactions:
         return producer_id in self._open
 
     def __iter__(self) -> Iterator[tuple[ProducerId, OpenTransaction]]:
-        """Walk the open ones, the oldest first."""
+        """Iterate over the open transactions, oldest first."""
         return iter(self._open.items())
 
     # --- batches ------------------------------------------------------------------------
 
     @property
-    def is_known(self) -> bool:
-        """Whether there is anything to be told in a snapshot."""
+    def has_state(self) -> bool:
+        """Whether there is anything to store in a snapshot."""
         return bool(self._open or self._coordinators)
 
     def needs_verification(self, header: BatchHeader) -> bool:
-        """Whether a coordinator must vouch for a batch before it is accepted (VERIFY).
+        """Whether a coordinator must verify a batch before it is accepted (VERIFY).
 
-        Raises InvalidTransactionState for a plain batch of a producer with an open transaction;
+        Raises InvalidTransactionState for a non-transactional batch of a producer with an open
+        transaction;
         NotEnoughReplicas, which clients retry, while too many transactions are open here.
         """
         known = self._open.get(header.producer_id)
         if not header.is_transactional:
             if known is not None:
                 raise InvalidTransactionState(
-                    header.producer_id, f"its transaction has been open since {known.first_offset}"
+                    header.producer_id,
+                    f"its transaction has been open since offset {known.first_offset}",
                 )
             return False
         if known is not None:
@@ -118,7 +122,7 @@ class OpenTransactions:
     # --- markers ------------------------------------------------------------------------
 
     def judge(self, marker: Marker, producer_epoch: int, *, is_tv2: bool) -> MarkerVerdict:
-        """Say what becomes of a marker of a producer whose epoch in the log is `producer_epoch`.
+        """Return what to do with a marker of a producer whose epoch in the log is `producer_epoch`.
 
         Raises TransactionCoordinatorFenced. Changes nothing.
         """
@@ -131,15 +135,15 @@ class OpenTransactions:
             is_its_own = marker.producer_epoch == producer_epoch and not is_tv2
             closes = is_its_own or marker.producer_epoch > producer_epoch
             return MarkerVerdict.CLOSE if closes else MarkerVerdict.DONE
-        is_news = marker.producer_epoch > producer_epoch or (
+        is_new = marker.producer_epoch > producer_epoch or (
             marker.producer_epoch == producer_epoch and marker.coordinator_epoch > known
         )
-        return MarkerVerdict.WRITE if is_news else MarkerVerdict.DONE
+        return MarkerVerdict.WRITE if is_new else MarkerVerdict.DONE
 
     def on_marker(self, marker: Marker, offset: Offset) -> AbortedTransaction | None:
         """A marker was accepted, or found in the log, at `offset`.
 
-        Returns what readers have to know if it aborts data.
+        Returns the aborted transaction if the marker aborts data.
         """
         self._coordinators[marker.producer_id] = marker.coordinator_epoch
         closed = self._open.pop(marker.producer_id, None)
@@ -155,25 +159,25 @@ class OpenTransactions:
         return AbortedTransaction(marker.producer_id, closed.first_offset, offset)
 
     def coordinator_epoch(self, producer_id: ProducerId) -> int:
-        """Return the newest one that the log knows, or UNKNOWN_EPOCH."""
+        """Return a producer's newest coordinator epoch in the log, or UNKNOWN_EPOCH."""
         return self._coordinators.get(producer_id, UNKNOWN_EPOCH)
 
     def forget(self, producer_id: ProducerId) -> None:
-        """The producer's state expired. One with an open transaction never does."""
+        """The producer's state has expired; it has no open transaction."""
         assert producer_id not in self._open, producer_id
         self._coordinators.pop(producer_id, None)
 
     # --- what is stable -----------------------------------------------------------------
 
     def on_confirmed(self, high_watermark: Offset) -> None:
-        """Everything below `high_watermark` is confirmed, markers among it."""
+        """Everything below `high_watermark` is confirmed, including markers."""
         while self._closing and self._closing[0][0] < high_watermark:
             first = self._closing.popleft()[1]
             if first == self._closing_min[0]:
                 self._closing_min.popleft()
 
     def last_stable(self, log_start: Offset, high_watermark: Offset) -> Offset:
-        """Return the offset before which everything is decided, between the two."""
+        """Return the offset below which everything is decided, between the two."""
         if not self._open and not self._closing:
             return high_watermark
         stable = self.first_open(high_watermark)
@@ -182,8 +186,8 @@ class OpenTransactions:
         return max(log_start, min(high_watermark, stable))
 
     def first_open(self, log_end: Offset) -> Offset:
-        """Return what is stable as soon as all of the log is confirmed: as in `log_end`, if nothing
-        is open."""
+        """Return the last stable offset once the whole log is confirmed: `log_end` if no
+        transaction is open."""
         return next(iter(self._open.values())).first_offset if self._open else log_end
 
     # --- snapshots ----------------------------------------------------------------------
@@ -192,8 +196,8 @@ class OpenTransactions:
         """Return the state as bytes.
 
         Count i32, then per producer: id i64, coordinator epoch i32, first offset of the open
-        transaction i64 (-1: none), its producer epoch i16, its start in ms i64. A snapshot stands
-        in the log behind the markers that are in it: to its reader all of them are confirmed.
+        transaction i64 (-1: none), its producer epoch i16, its start in ms i64. A snapshot comes
+        after the markers that it covers: for its reader all of them are confirmed.
         """
         parts = [b""]
         for producer_id, known in self._open.items():
@@ -225,7 +229,7 @@ class OpenTransactions:
                     self._open[producer_id] = OpenTransaction(first, epoch, started_ms)
                     newest = first
         except struct.error as error:
-            raise LogCorrupt(f"snapshot of transactions, {len(data)} bytes, is cut") from error
+            raise LogCorrupt(f"transaction snapshot of {len(data)} bytes is truncated") from error
         return data[at:]
 
     def _reset(self) -> None:
@@ -233,8 +237,8 @@ class OpenTransactions:
         self._coordinators: dict[ProducerId, int] = {}
         """Epoch of the coordinator that wrote the producer's last marker."""
         self._closing: deque[tuple[Offset, Offset]] = deque()
-        """Marker's offset and first offset of transactions whose marker is not confirmed."""
+        """(offset of the marker, first offset) of transactions whose marker is not confirmed."""
         self._closing_min: deque[Offset] = deque()
-        """Of their first offsets those that no later one in `_closing` is smaller than: the first
-        is the smallest of all. A transaction is here until its marker is confirmed and no longer,
-        however long an older one stays open."""
+        """The first offsets of `_closing` without those that a later one is smaller than: the first
+        item is the minimum. A transaction leaves it when its marker is confirmed, however long an
+        older one stays open."""

@@ -1,12 +1,13 @@
-"""What transactions leave in one ledger, while it is written or read back.
+"""The transactions of one ledger, while it is written or replayed.
 
-The aborted ones are listed in an index (`client/log/aborted_index.py`): in blocks, which are
-entries of the ledger, and in its snapshots what is in no block yet. A block is due when enough have
-gathered, so that a snapshot stays small however many transactions abort. A leader has the blocks of
-the ledger that it writes in memory, too, 24 bytes for each aborted transaction.
+An index lists the aborted ones (`client/log/aborted_index.py`): in blocks, which are entries of the
+ledger, and in its snapshots those that are in no block yet. A block is written when there are
+enough of them, so that snapshots stay small however many transactions abort. A leader also keeps
+the blocks of its active ledger in memory, 24 bytes for each aborted transaction.
 
-A ledger that its leader ends has a snapshot as its last entry, which lists all of them. What is
-aborted in one that a recovery ended is listed in the first snapshot of the ledger after it.
+The last entry of a ledger that its leader closed is a snapshot, which lists all of them. The
+aborted transactions of a ledger that was closed by recovery are listed in the first snapshot of the
+next ledger.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NOT_ENDED: Final = Offset(-1)
 
 
 class SegmentTransactions:
-    """Transactions of one ledger. `block_entries`: how many aborted ones make a block."""
+    """Transactions of one ledger. `block_entries`: aborted ones per block."""
 
     __slots__ = ("_block_entries", "aborted", "blocks", "earlier", "is_transactional", "stable_at")
 
@@ -34,51 +35,51 @@ class SegmentTransactions:
         """Whether the ledger holds data of transactions, or markers."""
         self.aborted = LedgerAborted()
         self.blocks: dict[EntryId, AbortedBlock] = {}
-        """Of the ledger that is written: all blocks on it."""
+        """All blocks of the ledger, if it is being written."""
         self.earlier: Mapping[LedgerId, LedgerAborted] = {}
-        """For the first snapshot: the indexes of ledgers that recoveries have ended."""
+        """For the first snapshot: indexes of earlier ledgers that were closed by recovery."""
         self.stable_at = NOT_ENDED
-        """Everything before it is decided by what the log holds up to the ledger's end."""
+        """Everything before it is decided by the log up to the ledger's end."""
 
     @property
-    def is_known(self) -> bool:
-        """Whether there is anything to be told in a snapshot."""
+    def has_state(self) -> bool:
+        """Whether there is anything to store in a snapshot."""
         return self.is_transactional or bool(self.earlier)
 
     def on_aborted(self, entry: AbortedTransaction, stable_offset: Offset) -> None:
-        """An ABORT marker is in the ledger. `stable_offset`: first offset of what is still open
-        behind it, else the offset after it."""
+        """An ABORT marker was added. `stable_offset`: first offset of the oldest transaction still
+        open after it, otherwise the offset after the marker."""
         self.aborted.add(entry, stable_offset)
 
     @property
     def is_block_due(self) -> bool:
-        """Whether what is in no block should be written as one now."""
+        """Whether to write a block now."""
         return len(self.aborted.rest) >= self._block_entries
 
     def on_block_written(self, entry_id: EntryId) -> None:
-        """What was in no block is the ledger's entry `entry_id`."""
+        """The block of everything that was in no block yet is entry `entry_id` of the ledger."""
         self.blocks[entry_id] = self.aborted.on_block_written(entry_id)
 
     def within(self, fetch_offset: Offset, end_offset: Offset) -> list[AbortedTransaction]:
-        """Return those with something in [fetch_offset, end_offset), marker or data."""
+        """Return those with data or their marker in [fetch_offset, end_offset)."""
         return self.aborted.within(fetch_offset, end_offset, self.blocks)
 
     # --- snapshots and facts ------------------------------------------------------------
 
     def snapshot(self, *, is_first: bool) -> SnapshotTransactions:
-        """Return what a snapshot says; the ledger's first one speaks of earlier ledgers, too."""
+        """Return the content of a snapshot; the ledger's first one includes earlier ledgers."""
         earlier = self.earlier if is_first else {}
         return SnapshotTransactions(self.is_transactional, self.aborted, earlier)
 
     def restore(self, known: SnapshotTransactions) -> None:
-        """Go on from a snapshot of the ledger; blocks before it stay unread."""
+        """Restore the state from a snapshot of the ledger; blocks before it stay unread."""
         self.is_transactional = known.is_transactional
         self.aborted = known.aborted
 
     def facts(self, end_offset: Offset, place: SnapshotPlace) -> TransactionFacts | None:
-        """Return what will be listed of the ledger, which ends at `end_offset`.
+        """Return the ledger's facts for the list; the ledger ends at `end_offset`.
 
-        `place`: the snapshot that lists what is aborted.
+        `place`: the snapshot that lists the aborted transactions.
         """
         assert self.stable_at != NOT_ENDED
         stable = min(self.stable_at, end_offset)

@@ -1,7 +1,7 @@
-"""What is said between a partition and the coordinator of a transaction.
+"""The messages between a partition and the coordinator of a transaction.
 
-A partition asks before it takes the first batch of a transaction (rule VERIFY, `held_batches.py`);
-the coordinator answers with its epoch, or an error. Nothing is decided here.
+A partition asks before it accepts the first batch of a transaction (rule VERIFY,
+`held_batches.py`); the coordinator answers with its epoch, or an error. Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from client.ids import Offset, ProducerId
 
 
 class ProducerTransaction(NamedTuple):
-    """What a client says of the transaction that a batch belongs to."""
+    """The transaction of a batch, according to the client."""
 
     transactional_id: str
     is_tv2: bool
-    """An epoch for each transaction: the batch itself adds the partition to it (Produce from
-    version 12 on, TxnOffsetCommit from 5). Otherwise the client has added it before."""
+    """Each transaction has its own epoch, and the batch itself adds the partition to it (Produce
+    from version 12, TxnOffsetCommit from 5). Otherwise the client has added it before."""
     is_verified: bool = False
-    """The coordinator has vouched for it: said by the partition itself, of a batch that it held."""
+    """Whether the coordinator has verified it: set by the partition itself for a held batch."""
 
 
 class VerificationRequest(NamedTuple):
@@ -33,29 +33,30 @@ class VerificationRequest(NamedTuple):
     topic_id: UUID
     partition: int
     is_tv2: bool
-    """Add the partition if it is not part of the transaction, and begin that if there is none."""
+    """Add the partition to the transaction if needed, and begin the transaction if there is
+    none."""
 
 
 class ProducerView(NamedTuple):
-    """A producer of a partition as descriptions show it; -1 where there is nothing to be said."""
+    """A producer of a partition as DescribeProducers returns it; -1: there is no value."""
 
     producer_id: ProducerId
     epoch: int
     last_sequence: int
     last_seen_ms: int
     coordinator_epoch: int
-    """Of its last marker."""
+    """Coordinator epoch of its last marker."""
     open_since: Offset
     """First offset of its transaction that has no marker."""
 
 
 class OpenTransactionView(NamedTuple):
-    """A transaction without a marker, as descriptions and metrics show it."""
+    """A transaction without a marker, for DescribeProducers and metrics."""
 
     producer_id: ProducerId
     producer_epoch: int
     coordinator_epoch: int
-    """Of the producer's last marker in this log; -1: it has none."""
+    """Coordinator epoch of the producer's last marker in this log; -1: it has none."""
     first_offset: Offset
     started_ms: int
     """When its first batch was accepted."""

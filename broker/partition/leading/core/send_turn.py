@@ -1,19 +1,19 @@
-"""Which large entries leave in one turn of the event loop, and whose turn is next.
+"""Decides which large entries are sent in one turn of the event loop, and whose turn is next.
 
-What is handed to a ledger is sealed and written to several sockets before the loop looks at any
-other: about a millisecond for each MB. A partition that is written as fast as it goes has some MB
-ready whenever bookies answer, and everybody else would wait for all of it, at each of the four
-times that a request passes through the loop.
+Handing an entry to a ledger computes its digest and writes it to several sockets before the loop
+handles anything else: about a millisecond per MB. A partition that is written at full speed has
+several MB ready whenever bookies answer, and all other requests would wait for all of it, each of
+the four times that they pass through the loop.
 
-    TURN-ALONE  the entries of a partition that nobody else writes beside go at once, unless others
-                are in line still: more turns make smaller groups at bookies, and smaller groups
-                more work.
-    TURN-SMALL  a small entry goes at once, whatever else goes in the same turn.
-    TURN-LARGE  large entries of all partitions share `bytes_max` in a turn; the first one goes,
-                however large it is.
-    TURN-LINE   who has one that does not go waits in line, and nobody who comes later is before
-                them. In each turn those in front send what the turn takes; who has sent something
-                and has more joins the end. So partitions that have much share the turns by bytes.
+    TURN-ALONE  the entries of the only partition that is being written are sent at once, unless
+                others still wait in line: more turns would make smaller group commits at bookies,
+                and more of them.
+    TURN-SMALL  a small entry is sent at once, whatever else is sent in the same turn.
+    TURN-LARGE  the large entries of all partitions share `bytes_max` per turn; the first one is
+                sent however large it is.
+    TURN-LINE   a partition whose entry does not fit into the turn waits in line, and later ones go
+                behind it. In each turn those at the front send what fits; one that has sent
+                something and has more goes to the end. So busy partitions share the turns by bytes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 LARGE_BYTES: Final = 64 << 10
-"""Larger entries are large. A smaller one costs the loop less than a turn does."""
+"""Entries above this are large. A smaller one costs the loop less than a turn does."""
 
 
 class SendTurn(Generic[T]):
-    """One turn after the other. `T` stands for a partition."""
+    """The current turn, and the line for the next ones. `T` is a partition."""
 
     __slots__ = ("_bytes_max", "_has_sent", "_is_full", "_line", "_served", "sent_bytes")
 
@@ -37,21 +37,21 @@ class SendTurn(Generic[T]):
         self._served: T | None = None
         """The first in line, while it sends."""
         self._has_sent = False
-        """Whether it has sent something."""
+        """Whether `_served` has sent something in this turn."""
         self._is_full = False
-        """Whether it had an entry that does not go in this turn."""
+        """Whether an entry did not fit into this turn."""
         self.sent_bytes = 0
-        """Of large entries, in this turn."""
+        """Bytes of large entries sent in this turn."""
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether anybody waits for the next turn."""
+        """Whether any partition waits for the next turn."""
         return bool(self._line)
 
     def admits(self, sender: T, size: int, *, is_alone: bool) -> bool:
-        """Whether a large entry goes in this turn; if not, its sender is in line from now on.
+        """Whether a large entry may be sent in this turn; if not, its sender is now in line.
 
-        `is_alone`: nobody else has written anything of late.
+        `is_alone`: no other partition has written anything recently.
         """
         is_served = sender is self._served
         fits = is_alone or not self.sent_bytes or self.sent_bytes + size <= self._bytes_max
@@ -60,13 +60,13 @@ class SendTurn(Generic[T]):
             return True
         if is_served:
             self._is_full, self._served = True, None
-            if self._has_sent:  # otherwise it stays the first one
+            if self._has_sent:  # otherwise it stays at the front
                 del self._line[sender]
         self._line[sender] = None
         return False
 
     def on_sent(self, size: int) -> None:
-        """A large entry went."""
+        """A large entry was sent."""
         self.sent_bytes += size
 
     def begin(self) -> None:
@@ -76,20 +76,20 @@ class SendTurn(Generic[T]):
         self._is_full = False
 
     def next(self) -> T | None:
-        """Return whose turn it is to send; None: nobody's any more."""
+        """Return the next partition to send in this turn; None: there is none."""
         self._end_service()
         if self._line and not self._is_full:
             self._served, self._has_sent = next(iter(self._line)), False
         return self._served
 
     def leave(self, sender: T) -> None:
-        """Wait no longer."""
+        """Leave the line."""
         self._line.pop(sender, None)
         if sender is self._served:
             self._served = None
 
     def _end_service(self) -> None:
-        """Who was served and did not ask for more has no more, or raised."""
+        """A partition that was served and did not ask again has nothing left, or has failed."""
         if self._served is not None:
             del self._line[self._served]
             self._served = None

@@ -140,7 +140,7 @@ async def test_an_operator_lowers_and_raises_a_feature(cloud: FakeCloud, version
     assert (await told(two)).finalized_features[0].max_version_level == 2
     refused = await asked(two, version, 1, 1)
     assert refused.error_code is ErrorCode.invalid_update_version
-    assert "takes a downgrade" in refused.error_message
+    assert "requires a downgrade" in refused.error_message
 
 
 async def test_two_operators_at_a_time(cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:

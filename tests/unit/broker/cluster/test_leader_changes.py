@@ -23,7 +23,7 @@ class World:
         self.topic_by_id = {TOPIC.topic_id: TOPIC}
         self.owners = [ONE, TWO]
         self.epochs = [5, 5]
-        self.doubted: set[BrokerId] = set()
+        self.suspected: set[BrokerId] = set()
         self.unopened: set[int] = set()
         self.asked: list[BrokerId] = []
         self.loads = 0
@@ -52,8 +52,8 @@ class World:
     async def ask(self, brokers: Iterable[BrokerId]) -> None:
         self.asked += brokers
 
-    def is_doubted(self, broker: BrokerId) -> bool:
-        return broker in self.doubted
+    def is_suspected(self, broker: BrokerId) -> bool:
+        return broker in self.suspected
 
     async def settle_ms(self, topic: TopicInfo = TOPIC) -> int:
         """Return how long an answer about the topic waits."""
@@ -95,7 +95,7 @@ def test_a_leader_in_doubt_is_not_named() -> None:
     async def scenario() -> None:
         world = World()
         await world.settle_ms()
-        world.doubted.add(TWO)
+        world.suspected.add(TWO)
         world.later(0.05, lambda: world.owners.__setitem__(1, ONE))
         world.later(0.12, lambda: world.epochs.__setitem__(1, 6))
         assert 120 <= await world.settle_ms() < 130
@@ -106,7 +106,7 @@ def test_a_leader_in_doubt_is_not_named() -> None:
 def test_a_doubt_about_a_broker_that_nobody_asked_of_before_is_no_other() -> None:
     async def scenario() -> None:
         world = World()
-        world.doubted.add(TWO)
+        world.suspected.add(TWO)
         world.later(0.05, lambda: world.owners.__setitem__(1, ONE))
         world.later(0.12, lambda: world.epochs.__setitem__(1, 6))
         assert 120 <= await world.settle_ms() < 130
@@ -117,10 +117,10 @@ def test_a_doubt_about_a_broker_that_nobody_asked_of_before_is_no_other() -> Non
 def test_a_doubt_that_was_wrong_is_forgotten() -> None:
     async def scenario() -> None:
         world = World()
-        world.doubted.add(ONE)
-        world.later(0.05, world.doubted.clear)
+        world.suspected.add(ONE)
+        world.later(0.05, world.suspected.clear)
         assert 50 <= await world.settle_ms() < 60
-        world.doubted.add(ONE)
+        world.suspected.add(ONE)
         assert HOLD_MS <= await world.settle_ms() < HOLD_MS + 10, "the time begins anew"
 
     virtual_time.run(scenario())
@@ -132,7 +132,7 @@ def test_the_next_leader_may_be_seen_before_the_plan_that_wants_it() -> None:
     async def scenario() -> None:
         world = World()
         await world.settle_ms()
-        world.doubted.add(ONE)
+        world.suspected.add(ONE)
         world.later(0.02, lambda: world.epochs.__setitem__(0, 6))
         world.later(0.05, lambda: world.owners.__setitem__(0, THREE))
         assert 50 <= await world.settle_ms() < 60
@@ -170,7 +170,7 @@ def test_an_old_epoch_is_no_base_for_the_next_takeover() -> None:
         world.epochs = [-1, -1]
         await world.settle_ms()
         world.epochs = [0, 0]
-        world.doubted.add(ONE)
+        world.suspected.add(ONE)
         world.later(0.05, lambda: world.owners.__setitem__(0, THREE))
         world.later(0.12, lambda: world.epochs.__setitem__(0, 1))
         assert 120 <= await world.settle_ms() < 130
@@ -181,13 +181,13 @@ def test_an_old_epoch_is_no_base_for_the_next_takeover() -> None:
 def test_a_leader_that_stays_in_doubt_is_none() -> None:
     async def scenario() -> None:
         world = World()
-        world.doubted.add(ONE)
+        world.suspected.add(ONE)
         assert HOLD_MS <= await world.settle_ms() < HOLD_MS + 10
-        assert world.leader_changes.doubted(TOPIC) == {ONE}
+        assert world.leader_changes.suspected(TOPIC) == {ONE}
         world.owners[0] = THREE
-        assert not world.leader_changes.doubted(TOPIC)
+        assert not world.leader_changes.suspected(TOPIC)
         world.owners = []
-        assert not world.leader_changes.doubted(TOPIC)
+        assert not world.leader_changes.suspected(TOPIC)
 
     virtual_time.run(scenario())
 
@@ -197,7 +197,7 @@ def test_a_takeover_that_nobody_asked_about_is_the_base_of_the_next() -> None:
         world = World()
         await world.settle_ms()
         world.owners[0], world.epochs[0] = TWO, 6
-        world.doubted.add(TWO)
+        world.suspected.add(TWO)
         world.later(0.05, lambda: world.owners.__setitem__(0, THREE))
         world.later(0.05, lambda: world.owners.__setitem__(1, THREE))
         world.later(0.06, lambda: world.epochs.__setitem__(1, 6))
@@ -266,7 +266,7 @@ def test_topics_that_go_end_the_wait_and_are_forgotten() -> None:
 
         world.later(0.1, delete)
         assert 100 <= await world.settle_ms() < 110
-        assert not world.leader_changes._seen
+        assert not world.leader_changes._last
 
     virtual_time.run(scenario())
 
@@ -275,7 +275,7 @@ def test_a_limit_of_zero_is_no_wait_at_all() -> None:
     async def scenario() -> None:
         world = World()
         world.leader_changes = LeaderChangeTracker(world, world, 0)
-        world.doubted.add(ONE)
+        world.suspected.add(ONE)
         assert await world.settle_ms() == 0
         assert not world.asked
 

@@ -121,44 +121,44 @@ async def test_a_dead_process_loses_its_registration_at_once(peer: Peer) -> None
     await peers.close()
 
 
-async def test_a_peer_is_doubted_from_the_break_to_the_verdict(peer: Peer) -> None:
+async def test_a_peer_is_suspected_from_the_break_to_the_verdict(peer: Peer) -> None:
     cluster = await registered(peer.info())
     view = FakeCluster(peer.info())
     peers = await watch(cluster, view)
     two = BrokerId(2)
-    assert not peers.is_doubted(two)
+    assert not peers.is_suspected(two)
     await peers.ask([two, ME, BrokerId(3)])
     await peer.connected.wait()
     await asyncio.sleep(0.11)
-    assert not peers.is_doubted(two)
+    assert not peers.is_suspected(two)
     peer.die()
     await peers.ask([two])
-    assert peers.is_doubted(two), "who asks hears of the break at once"
+    assert peers.is_suspected(two), "who asks hears of the break at once"
     await until_gone(cluster)
-    assert peers.is_doubted(two)
+    assert peers.is_suspected(two)
     view.show()
-    assert not peers.is_doubted(two)
+    assert not peers.is_suspected(two)
     await peers.close()
 
 
-async def test_a_peer_that_is_connected_to_again_is_not_doubted(peer: Peer) -> None:
+async def test_a_peer_that_is_connected_to_again_is_not_suspected(peer: Peer) -> None:
     cluster = await registered(peer.info())
     peers = await watch(cluster, FakeCluster(peer.info()))
     await peer.connected.wait()
     await asyncio.sleep(0.11)
     peer.break_connections()
     await peers.ask([BrokerId(2)])
-    assert peers.is_doubted(BrokerId(2))
+    assert peers.is_suspected(BrokerId(2))
     await peer.connected.wait()
     await asyncio.sleep(0.01)
-    assert not peers.is_doubted(BrokerId(2))
+    assert not peers.is_suspected(BrokerId(2))
     await peers.close()
     peer.die()
 
 
 async def test_a_doubt_does_not_last(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whom we cannot reach, clients may: the session timeout decides."""
-    monkeypatch.setattr(peers_module, "_DOUBT_MAX_S", 0.2)
+    monkeypatch.setattr(peers_module, "_SUSPECT_MAX_S", 0.2)
     cluster = await registered(peer.info())
     cluster.on_request = lambda request: Fault.LOSE_REQUEST if request.name == "delete" else None
     peers = await watch(cluster, FakeCluster(peer.info()))
@@ -166,9 +166,9 @@ async def test_a_doubt_does_not_last(peer: Peer, monkeypatch: pytest.MonkeyPatch
     await asyncio.sleep(0.11)
     peer.die()
     await peers.ask([BrokerId(2)])
-    assert peers.is_doubted(BrokerId(2))
+    assert peers.is_suspected(BrokerId(2))
     await asyncio.sleep(0.25)
-    assert not peers.is_doubted(BrokerId(2))
+    assert not peers.is_suspected(BrokerId(2))
     await peers.close()
 
 
@@ -180,7 +180,7 @@ async def test_a_peer_that_says_nothing_is_not_waited_for_long(peer: Peer) -> No
     began_s = asyncio.get_running_loop().time()
     await peers.ask([BrokerId(2)])
     assert asyncio.get_running_loop().time() - began_s < 2
-    assert not peers.is_doubted(BrokerId(2)), "it may only be slow"
+    assert not peers.is_suspected(BrokerId(2)), "it may only be slow"
     await peers.close()
     peer.die()
 
@@ -192,7 +192,7 @@ async def test_a_broker_that_may_not_wait_asks_nobody(peer: Peer) -> None:
     await asyncio.sleep(0.11)
     peer.die()
     await peers.ask([BrokerId(2)])
-    assert not peers.is_doubted(BrokerId(2)), "nobody gave the break the time to be heard of"
+    assert not peers.is_suspected(BrokerId(2)), "nobody gave the break the time to be heard of"
     await peers.close()
 
 

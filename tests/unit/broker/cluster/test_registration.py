@@ -96,7 +96,7 @@ async def test_unloading_shows_in_the_registration_and_outlives_a_session(
     await mine.start()
     faults = [fault]
     tree.on_request = lambda operation: faults.pop() if faults and operation.name == "set" else None
-    await mine.set_part(unloaded=True, leads_from=(UUID(int=3), 4))
+    await mine.set_eligibility(unloaded=True, leads_from=(UUID(int=3), 4))
     assert BrokerInfo.decode(ME.id, (await store.get(PATH)).data).unloaded
     before = store.session_id
     tree.expire(store)
@@ -105,7 +105,7 @@ async def test_unloading_shows_in_the_registration_and_outlives_a_session(
     again = BrokerInfo.decode(ME.id, (await store.get(PATH)).data)
     assert again == mine.info
     assert (again.unloaded, again.leads_from) == (True, (UUID(int=3), 4))
-    await mine.set_part(unloaded=False, leads_from=None)
+    await mine.set_eligibility(unloaded=False, leads_from=None)
     assert BrokerInfo.decode(ME.id, (await store.get(PATH)).data) == ME
     await mine.close()
 

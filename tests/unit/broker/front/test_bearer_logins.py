@@ -164,7 +164,7 @@ async def test_another_user_cannot_take_a_connection_over(broker: Broker) -> Non
 
 
 async def test_keys_are_rotated_without_a_restart(broker: Broker, jwks: Path) -> None:
-    keys = broker.server.doors._logins.tokens
+    keys = broker.server.security._logins.tokens
     write(jwks, NEW)
     client = await connect(broker)
     assert (await log_in(client, token(broker, NEW))).error_code == 58, "it was read a moment ago"
@@ -182,11 +182,11 @@ async def test_old_keys_stay_good_while_the_issuer_has_none(
 ) -> None:
     """And it is not asked again with every login."""
     _put(jwks, text)
-    broker.server.doors._logins.tokens._looked_s -= 1e6
+    broker.server.security._logins.tokens._looked_s -= 1e6
     client = await connect(broker)
     assert (await log_in(client, token(broker, OLD))).error_code == 0
     assert "login.keys_stale" in caplog.text
-    age_s = asyncio.get_running_loop().time() - broker.server.doors._logins.tokens._looked_s
+    age_s = asyncio.get_running_loop().time() - broker.server.security._logins.tokens._looked_s
     assert age_s < 1e6
     await client.close()
 

@@ -102,8 +102,8 @@ async def test_a_login_is_renewed_before_it_ends(cloud: FakeCloud, files: Path) 
     peers: Any = pair[0].services.leader_changes._peers
     await until(lambda: 2 in peers._connections)
     connection = peers._connections[2]
-    accepted = pair[1].server.doors._logins.accepted
-    await until(lambda: pair[1].server.doors._logins.accepted >= accepted + 3, 10)
+    accepted = pair[1].server.security._logins.accepted
+    await until(lambda: pair[1].server.security._logins.accepted >= accepted + 3, 10)
     await asyncio.wait_for(connection.ask(), 5)
     assert peers._connections[2] is connection and not connection.lost.done()
 

@@ -266,19 +266,19 @@ async def test_a_handshake_that_stalls_is_ended(
         assert await silent.is_closed()
         assert await begun.is_closed()
     assert "longer than tls_handshake_timeout_ms" in caplog.text
-    assert broker.server.doors._gate.handshakes == 0
+    assert broker.server.security._gate.handshakes == 0
     assert not connections(broker)
 
 
 async def test_handshakes_under_way_are_limited(cloud: FakeCloud, files: Path) -> None:
     broker = await start(cloud, files, tls_handshakes_max=2)
     stalled = [await stall(broker, f"127.0.0.{at}") for at in (2, 3)]
-    await until(lambda: broker.server.doors._gate.handshakes == 2)
+    await until(lambda: broker.server.security._gate.handshakes == 2)
     third = await stall(broker, "127.0.0.4")
     assert await third.is_closed()
     for client in stalled:
         await client.close()
-    await until(lambda: broker.server.doors._gate.handshakes == 0)
+    await until(lambda: broker.server.security._gate.handshakes == 0)
     good = await WireClient.connect(broker.ports["SSL"], tls=trusting(files))
     assert (await good.call(ApiKey.API_VERSIONS, 0)).error_code == 0
     await good.close()
@@ -298,8 +298,8 @@ async def test_one_address_does_not_take_all_handshakes(cloud: FakeCloud, files:
     assert (await good.call(ApiKey.API_VERSIONS, 0)).error_code == 0
     for client in (*stalled, good):
         await client.close()
-    await until(lambda: not broker.server.doors._gate.handshakes)
-    assert not broker.server.doors._gate._of_host
+    await until(lambda: not broker.server.security._gate.handshakes)
+    assert not broker.server.security._gate._of_host
 
 
 async def test_random_bytes_end_their_connection_only(cloud: FakeCloud, files: Path) -> None:
@@ -319,7 +319,7 @@ async def test_random_bytes_end_their_connection_only(cloud: FakeCloud, files: P
         await client.close()
     assert (await bystander.call(ApiKey.API_VERSIONS, 0)).error_code == 0
     await until(lambda: len(connections(broker)) == 1)
-    assert broker.server.doors._gate.handshakes == 0
+    assert broker.server.security._gate.handshakes == 0
     await bystander.close()
 
 

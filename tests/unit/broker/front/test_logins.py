@@ -342,4 +342,4 @@ async def test_many_failed_logins_leave_nothing_behind(broker: Broker) -> None:
         await client.close()
     await until(lambda: broker.server.connection_count == 0)
     assert broker.server.in_flight_bytes == 0
-    assert broker.server.doors._logins.refused == 200
+    assert broker.server.security._logins.refused == 200

@@ -57,7 +57,7 @@ class World:
     def unled(self, topic: TopicInfo) -> frozenset[int]:
         return frozenset(self.unopened)
 
-    def doubted(self, topic: TopicInfo) -> frozenset[BrokerId]:
+    def suspected(self, topic: TopicInfo) -> frozenset[BrokerId]:
         return frozenset(self.doubts)
 
     def rows(self, topic: TopicInfo = TOPIC, version: int = 12) -> list[tuple[Any, ...]]:

@@ -24,8 +24,8 @@ def test_they_count_here_and_not_with_the_others() -> None:
     waiting.admit(ApiKey.SYNC_GROUP, sync)
     assert (memory.size, waiting.size) == (0, 1000)
     assert told == [400, 0], "who waits for room hears of it"
-    join.let_go()
-    join.let_go()
+    join.release()
+    join.release()
     assert (memory.size, waiting.size) == (0, 400)
 
 

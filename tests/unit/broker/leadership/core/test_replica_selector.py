@@ -10,7 +10,7 @@ import pytest
 from broker.leadership.core.replica_selector import (
     NOWHERE,
     choose_replica,
-    far_behind,
+    redirect_offset_max,
     sealed_end,
     stable_end,
 )
@@ -80,9 +80,9 @@ def test_what_is_sealed_and_what_of_it_is_decided(
 
 def test_a_consumer_is_far_behind_if_enough_is_sealed_before_it() -> None:
     listed = SegmentList(segments=(segment(0), segment(1), segment(2), active(3, 30)))
-    bounds = [far_behind(listed, size) for size in (1, 100, 101, 300, 301)]
+    bounds = [redirect_offset_max(listed, size) for size in (1, 100, 101, 300, 301)]
     assert bounds == [20, 20, 10, 0, NOWHERE]
-    assert far_behind(SegmentList(segments=(active(0, 0),)), 1) == NOWHERE
+    assert redirect_offset_max(SegmentList(segments=(active(0, 0),)), 1) == NOWHERE
 
 
 def test_pages_count_as_a_whole() -> None:
@@ -91,5 +91,10 @@ def test_pages_count_as_a_whole() -> None:
     listed = SegmentList(
         segments=(segment(2), active(3, 30)), pages=(ref_of(name, page.page),), page_count=1
     )
-    assert [far_behind(listed, size) for size in (100, 101, 300, 301)] == [20, 0, 0, NOWHERE]
+    assert [redirect_offset_max(listed, size) for size in (100, 101, 300, 301)] == [
+        20,
+        0,
+        0,
+        NOWHERE,
+    ]
     assert sealed_end(listed) == 30

@@ -37,15 +37,15 @@ def test_facts() -> None:
 def test_snapshots_fall_due_by_bytes() -> None:
     active = segment(snapshot_interval_bytes=1000)
     active.on_snapshot(30)
-    assert not active.has_news
+    assert not active.has_batches_after_snapshot
     fill(active, 9)
-    assert active.has_news
+    assert active.has_batches_after_snapshot
     assert not active.snapshot_due
     fill(active, 1)
     assert active.snapshot_due
     active.on_snapshot(30)
     assert not active.snapshot_due
-    assert not active.has_news
+    assert not active.has_batches_after_snapshot
 
 
 def test_snapshots_fall_due_by_entries() -> None:
@@ -151,10 +151,10 @@ def snapshots(**limits: int) -> SnapshotPoints:
 
 def test_news_is_what_follows_the_last_one() -> None:
     found = snapshots()
-    assert not found.has_news(0)
+    assert not found.has_batches_after(0)
     found.add(point(0), 0, 30)
-    assert not found.has_news(30)
-    assert found.has_news(31)
+    assert not found.has_batches_after(30)
+    assert found.has_batches_after(31)
 
 
 def test_one_is_due_after_bytes_or_entries_counted_from_behind_the_last() -> None:

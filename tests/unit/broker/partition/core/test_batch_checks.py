@@ -60,7 +60,7 @@ def test_other_magic() -> None:
 
 
 def test_two_batches_are_not_one() -> None:
-    with pytest.raises(InvalidRecord, match="claims"):
+    with pytest.raises(InvalidRecord, match="its header says"):
         check(batch() + batch())
 
 

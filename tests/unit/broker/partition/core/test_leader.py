@@ -447,7 +447,7 @@ def test_a_ledger_that_cannot_be_closed_in_peace_is_left_to_the_next_leader() ->
     done, ended = lead.hear(LedgerNotClosed(error, is_unanswered=False))
     assert done == ChangeDone(3, error)
     assert isinstance(ended, Ended)
-    assert "not closed in peace" in ended.reason
+    assert "not closed gracefully" in ended.reason
 
 
 # --- compaction -------------------------------------------------------------------------------

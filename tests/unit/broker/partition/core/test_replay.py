@@ -225,7 +225,7 @@ def test_damaged_markers_and_blocks_are_refused() -> None:
         with pytest.raises(LogCorrupt, match="marker at offset 1"):
             fold([*entries[:2], bad])
     block = seal_block(AbortedBlock(), Offset(1), EPOCH)
-    with pytest.raises(LogCorrupt, match="no marker ended"):
+    with pytest.raises(LogCorrupt, match="none precede it"):
         fold([*entries[:2], block])
     with pytest.raises(LogCorrupt, match="unknown type 9"):
         fold([*entries[:2], seal_internal(Offset(1), EPOCH, 9, b"")])

@@ -187,7 +187,7 @@ def test_ledgers_that_do_not_continue_each_other_are_an_error() -> None:
     takeover.on_recovered(LedgerId(2))
     takeover.on_recovered(LedgerId(3))
     takeover.on_replayed(LedgerId(3), tail(31, 44))
-    with pytest.raises(LogCorrupt, match="begins at 31"):
+    with pytest.raises(LogCorrupt, match="begins at offset 31"):
         takeover.on_replayed(LedgerId(2), tail(10, 30))
 
 
@@ -195,7 +195,7 @@ def test_a_ledger_that_begins_elsewhere_than_listed_is_an_error() -> None:
     takeover, _ = at_list(opened_list(10))
     takeover.on_recovered(LedgerId(1))
     takeover.on_recovered(LedgerId(2))
-    with pytest.raises(LogCorrupt, match="the list says 10"):
+    with pytest.raises(LogCorrupt, match="segment list says 10"):
         takeover.on_replayed(LedgerId(2), tail(9, 25))
 
 

@@ -38,7 +38,7 @@ def test_a_trim_drops_whole_segments_and_moves_the_start() -> None:
     listed = log(4)
     found = trimmed(Trim(0, Offset(25)), listed, ListUnfolded(listed), state, SegmentLimits(), NOW)
     assert found is not None
-    assert found.told == Trimmed([LedgerId(0), LedgerId(1)], Offset(25))
+    assert found.report == Trimmed([LedgerId(0), LedgerId(1)], Offset(25))
     assert found.dropped.ledger_ids == [0, 1]
     assert found.segments.log_start_offset == 25
     assert trim(listed, 0) is None
@@ -71,14 +71,14 @@ def test_a_swap_deletes_no_ledger_but_retires_it() -> None:
         Compact(0, swap((1, 2), 10, 30), Round(Offset(30), -1)), log(4), TrailRead(()), NOW
     )
     assert found is not None
-    assert isinstance(found.told, Compacted)
+    assert isinstance(found.report, Compacted)
     assert found.dropped.ledger_ids == ()
     assert [one.ledger_id for one in found.segments.compaction.retired] == [1, 2]
     assert found.segments.compaction.cleaned_until == 30
     assert released(Release(0, NOW_MS - 1), found.segments) is None
     after = released(Release(0, NOW_MS), found.segments)
     assert after is not None
-    assert after.told == Released((LedgerId(1), LedgerId(2)))
+    assert after.report == Released((LedgerId(1), LedgerId(2)))
     assert after.dropped.ledger_ids == (1, 2)
 
 

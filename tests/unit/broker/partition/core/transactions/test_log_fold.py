@@ -52,7 +52,7 @@ def test_a_log_without_transactions_is_told_as_ever() -> None:
     found = log.snapshot()
     assert found.transactions is None
     assert bytes(found.producers) == log.fold.producers.encode()
-    assert not log.restored().fold.is_used
+    assert not log.restored().fold.has_transactions
 
 
 def test_a_snapshot_keeps_all_of_it() -> None:
@@ -67,7 +67,7 @@ def test_a_snapshot_keeps_all_of_it() -> None:
     assert other.segment.within(Offset(0), Offset(9)) == [(1, 0, 2)]
     assert other.fold.transactions.coordinator_epoch(ProducerId(1)) == 1
     assert list(other.fold.producers.windows()) == list(log.fold.producers.windows())
-    assert other.fold.is_used
+    assert other.fold.has_transactions
     assert bytes(other.snapshot().producers) == bytes(log.snapshot().producers)
 
 

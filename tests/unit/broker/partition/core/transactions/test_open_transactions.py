@@ -73,7 +73,7 @@ def test_after_its_marker_a_batch_needs_verification_again() -> None:
 
 def test_plain_batches_are_refused_while_their_producers_transaction_is_open() -> None:
     state = opened((1, 7))
-    with pytest.raises(InvalidTransactionState, match="open since 7"):
+    with pytest.raises(InvalidTransactionState, match="open since offset 7"):
         state.needs_verification(header(transactional=False))
     assert not state.needs_verification(header(pid=2, transactional=False))
 

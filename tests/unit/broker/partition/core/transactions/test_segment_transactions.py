@@ -44,8 +44,8 @@ def test_only_the_first_snapshot_speaks_of_earlier_ledgers() -> None:
     segment.earlier = {LedgerId(3): LedgerAborted()}
     assert segment.snapshot(is_first=True).earlier == segment.earlier
     assert segment.snapshot(is_first=False).earlier == {}
-    assert SegmentTransactions(2).is_known is False
-    assert segment.is_known
+    assert SegmentTransactions(2).has_state is False
+    assert segment.has_state
 
 
 def test_it_goes_on_from_a_snapshot() -> None:

@@ -1,6 +1,6 @@
-"""What stands between a listener's sockets and its connections: nothing, TLS, a login.
+"""The security of listeners: TLS and logins of their connections, as their protocol requires.
 
-It also says who a client is by its certificate.
+Also maps a client's certificate to its principal.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from client.security.principal_rules import PrincipalRules
 
 
 class Securable(Secured, Protocol):
-    """A connection that hears when its handshake is done."""
+    """A connection that is told when its TLS handshake is done."""
 
     def on_secured(self) -> None:
-        """The client may have said who it is."""
+        """The handshake is done: the client may have sent a certificate."""
         ...
 
 
-class Doors:
-    """One for all listeners of a broker."""
+class ListenerSecurity:
+    """One object for all listeners of a broker."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Doors:
         self._provide(metrics)
 
     async def prepare(self, listeners: Iterable[Listener]) -> None:
-        """Read the files of TLS, and the users, as far as they are needed.
+        """Read the TLS files and the users, if the listeners need them.
 
         Raises ConfigError, MetadataError.
         """
@@ -57,7 +57,7 @@ class Doors:
             await self._logins.start()
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Accept no more logins."""
         self._logins.close()
 
     def _provide(self, metrics: Metrics) -> None:
@@ -71,8 +71,8 @@ class Doors:
             lambda: [] if tls.expires_s is None else [({}, tls.expires_s)],
         )
 
-    def behind(self, listener: Listener, connection: Securable) -> asyncio.BaseProtocol:
-        """Return what takes a socket's bytes for a new connection."""
+    def protocol_for(self, listener: Listener, connection: Securable) -> asyncio.BaseProtocol:
+        """Return the protocol for the socket of a new connection: itself, or TLS around it."""
         if listener.protocol.is_tls:
             context = self._tls.server_context(asks_client=not listener.protocol.is_sasl)
             return TlsProtocol(self._gate, context, connection, connection.on_secured)
@@ -82,11 +82,11 @@ class Doors:
     def login_of(
         self, listener: Listener, on_user: Callable[[str], None], fail: Callable[[str], None]
     ) -> Login | None:
-        """Return how a new connection's client logs in, if it has to."""
+        """Return the login of a new connection's client, if the listener requires one."""
         return Login(self._logins, on_user, fail) if listener.protocol.is_sasl else None
 
     def user_of(self, transport: asyncio.BaseTransport) -> str | None:
-        """Return the name of the client's principal; None if its certificate has none."""
+        """Return the client's principal; None if no rule matches its certificate."""
         certificate = transport.get_extra_info("peercert")
         if not certificate:
             return ANONYMOUS

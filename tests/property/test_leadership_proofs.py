@@ -1,4 +1,4 @@
-"""Proofs of a lead against a list of entries: the first that was sent later, and no other."""
+"""Proofs of leadership against a list of entries: the first that was sent later, and no other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.partition.core.transactions.lead_proofs import LeadProofs
+from broker.partition.core.transactions.leadership_proofs import LeadershipProofs
 from client.ids import Offset
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Log:
 @settings(max_examples=300)
 @given(STEPS)
 def test_a_proof_is_the_first_entry_that_was_sent_later(steps: list[str]) -> None:
-    proofs, log = LeadProofs(), Log()
+    proofs, log = LeadershipProofs(), Log()
     for now, step in enumerate(steps):
         match step:
             case "ask":
@@ -65,7 +65,7 @@ def test_a_proof_is_the_first_entry_that_was_sent_later(steps: list[str]) -> Non
 
 @given(STEPS)
 def test_who_adds_an_entry_when_one_is_needed_leaves_nobody_waiting(steps: list[str]) -> None:
-    proofs, sent = LeadProofs(), 0
+    proofs, sent = LeadershipProofs(), 0
     for step in steps:
         if step == "ask":
             proofs.ask(Offset(0), sent)

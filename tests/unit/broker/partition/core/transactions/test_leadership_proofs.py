@@ -1,10 +1,10 @@
-"""Proofs of a lead: which entry is one, and for whom."""
+"""Proofs of leadership: which entry is one, and for whom."""
 
 from __future__ import annotations
 
 import pytest
 
-from broker.partition.core.transactions.lead_proofs import LeadProofs
+from broker.partition.core.transactions.leadership_proofs import LeadershipProofs
 from client.ids import Offset
 
 END = Offset(7)
@@ -12,7 +12,7 @@ END = Offset(7)
 
 @pytest.mark.parametrize("sent", range(4))
 def test_what_was_under_way_proves_nothing(sent: int) -> None:
-    proofs = LeadProofs()
+    proofs = LeadershipProofs()
     proof = proofs.ask(END, sent)
     for _ in range(sent):
         assert proofs.on_confirmed() == []
@@ -22,7 +22,7 @@ def test_what_was_under_way_proves_nothing(sent: int) -> None:
 
 
 def test_an_entry_is_added_only_if_none_will_be_the_proof() -> None:
-    proofs = LeadProofs()
+    proofs = LeadershipProofs()
     assert not proofs.needs_entry(0, 0), "nobody waits"
     proofs.ask(END, 2)
     assert proofs.needs_entry(2, 0)
@@ -31,7 +31,7 @@ def test_an_entry_is_added_only_if_none_will_be_the_proof() -> None:
 
 
 def test_those_who_ask_meanwhile_share_the_next_one() -> None:
-    proofs = LeadProofs()
+    proofs = LeadershipProofs()
     first = proofs.ask(END, 0)
     assert proofs.needs_entry(0, 0)
     others = [proofs.ask(END, 1), proofs.ask(END, 1)]
@@ -43,7 +43,7 @@ def test_those_who_ask_meanwhile_share_the_next_one() -> None:
 
 
 def test_the_end_tells_everybody() -> None:
-    proofs = LeadProofs()
+    proofs = LeadershipProofs()
     asked = [proofs.ask(END, count) for count in range(3)]
     assert proofs.drain() == asked
     assert len(proofs) == 0
