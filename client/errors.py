@@ -11,6 +11,7 @@
     │   ├── NodeExists               the path exists already
     │   ├── NotEmpty                 delete of a node that has children
     │   ├── VersionConflict          compare-and-set lost
+    │   ├── AuthFailed               it does not let us in, or only who logs in
     │   ├── SessionExpired           our ephemerals are gone
     │   └── ConnectionLoss           outcome unknown: the operation may have happened
     ├── LogCorrupt                   what is stored of a partition contradicts itself
@@ -103,6 +104,10 @@ class NotEmpty(MetadataError):
 
 class VersionConflict(MetadataError):
     """Compare-and-set lost: the node's version is not the expected one."""
+
+
+class AuthFailed(MetadataError):
+    """The metadata store refuses our login, or wants one; the message says what to set."""
 
 
 class SessionExpired(MetadataError):

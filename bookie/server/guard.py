@@ -3,7 +3,8 @@
 Everybody may open a connection. Where TLS is required, nothing is served before StartTLS: requests
 are answered with UNAUTHORIZED, in the version they came in, and a handshake that fails, or a
 certificate that nobody allowed, ends the connection. AUTH is answered in any case, as Apache's
-bookies answer it: whoever has a plugin configured finds out that there is none here.
+bookies answer it: whoever has a plugin configured finds out that there is none here. Apache's
+client sends it right behind StartTLS, in plain text; the answer goes out behind the handshake.
 
 Source: Apache BookKeeper `AuthHandler`, `BookieRequestProcessor.processStartTLSRequestV3`.
 """
@@ -15,15 +16,19 @@ import ssl
 from typing import Any, Final
 
 from bookie.access_config import AccessConfig
-from client.errors import ConfigError
+from client.errors import ConfigError, RemoteProtocolError
 from client.node.tls.transport import TlsGate
 from client.security.certificate_dates import first_expiry_s
 from client.security.cluster_security import TABLE, ClusterSecurity
 from client.security.principal_rules import PrincipalRules
 from client.security.tls_contexts import FreshContext, load_authority, server_context
+from client.wire.bookkeeper.connection import Call, decode_call
+from client.wire.bookkeeper.messages import AuthRequest
+from client.wire.frames import LENGTH_BYTES
 
 UNTRUSTED_FRAME_BYTES_MAX: Final = 64 << 10
 """Largest request of a client that may ask nothing: what it sends must not take others' room."""
+_ANY_AUTH: Final = AuthRequest("", b"")
 
 
 class Guard:
@@ -86,3 +91,19 @@ class Guard:
             return context, first_expiry_s(cert.read_text(encoding="ascii"))
         except (OSError, ValueError) as error:
             raise ConfigError(f"{TABLE}.tls_cert {cert}: {error}") from error
+
+
+def first_frame(data: memoryview) -> memoryview | None:
+    """Return a copy of the frame that bytes begin with; None if it is not whole."""
+    end = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
+    is_whole = LENGTH_BYTES < end <= len(data)
+    return memoryview(bytes(data[LENGTH_BYTES:end])) if is_whole else None
+
+
+def auth_of(frame: memoryview) -> Call | None:
+    """Return the request in a frame if it is an AUTH, without what that says; else None."""
+    try:
+        call = decode_call(frame)
+    except RemoteProtocolError:
+        return None
+    return call._replace(request=_ANY_AUTH) if type(call.request) is AuthRequest else None

@@ -33,7 +33,7 @@ from bookie.server.core.request_limiter import (
     is_urgent,
     request_kind_of,
 )
-from bookie.server.guard import UNTRUSTED_FRAME_BYTES_MAX, Guard
+from bookie.server.guard import UNTRUSTED_FRAME_BYTES_MAX, Guard, auth_of, first_frame
 from bookie.server.handlers import Handlers, refusal
 from bookie.server.long_poll import LongPolls
 from bookie.storage.core.backlog import Backlog
@@ -55,6 +55,7 @@ from client.wire.bookkeeper.messages import (
     StartTlsResponse,
     Status,
 )
+from client.wire.frames import LENGTH_BYTES
 from client.wire.intake import FrameIntake
 
 logger = logging.getLogger(__name__)
@@ -187,6 +188,8 @@ class _Connection(FramedConnection):
         self._polls = LongPolls()
         self._poll_count = 0
         self._is_tls = False
+        self._early_auth: Call | None = None
+        """An AUTH that came before the handshake, to be answered behind it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.peer = transport.get_extra_info("peername")
@@ -350,7 +353,8 @@ class _Connection(FramedConnection):
         """Answer in plain text; the next bytes are a handshake.
 
         Nothing may come together with it: plain text of somebody between us would count as the
-        client's own.
+        client's own. But for one AUTH, which is worth nothing here: Apache's client with a plugin
+        sends that, too, before it has heard of TLS.
         """
         guard = self._server.guard
         if guard is None or self._is_tls:
@@ -360,6 +364,8 @@ class _Connection(FramedConnection):
         socket = self._transport
         if socket is None or self._closed_s != OPEN:
             return
+        if len(self._waiting) == 1 and self._is_early_auth(self._waiting[0]):
+            self._waiting = []
         if self._in_flight or self._waiting or self._intake.buffered_bytes:
             self.fail("requests under way, or bytes behind StartTLS, when TLS begins")
             return
@@ -372,9 +378,25 @@ class _Connection(FramedConnection):
         self._transport = tls.take_over(socket, is_reading=self.is_reading)
         self._is_tls, self._is_trusted = True, False
 
+    def take_plain(self, data: memoryview) -> int:
+        """Take an AUTH that came behind StartTLS."""
+        frame = first_frame(data)
+        return LENGTH_BYTES + len(frame) if frame is not None and self._is_early_auth(frame) else 0
+
+    def _is_early_auth(self, frame: memoryview) -> bool:
+        """Say whether a request is an AUTH, and the first one; then keep it."""
+        if self._early_auth is not None:
+            return False
+        self._early_auth = auth_of(frame)
+        return self._early_auth is not None
+
     def _on_secured(self) -> None:
         """The handshake is done: the client may have said who it is."""
         server = self._server
+        call, self._early_auth = self._early_auth, None
+        if call is not None:
+            self._in_flight += 1
+            server.handlers.handle(call.request, partial(self._send, call))
         assert self._transport is not None and server.guard is not None, "it has shaken hands"
         reason = server.guard.refusal_of(self._transport.get_extra_info("peercert"))
         if reason is None:

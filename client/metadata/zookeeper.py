@@ -4,7 +4,7 @@ kazoo runs one connection thread; everything else here runs on the event loop. T
 thin (`zookeeper_io.py`): it hands each answer, watch event and state change to the loop, in
 the order in which they came off the socket, so the loop sees what ZooKeeper promises: a watch
 before the read that shows its change. (kazoo's own handler has one thread for answers and one for
-watches, which loses that order; `_InlineHandler` replaces it.) A burst wakes the loop once. One
+watches, which loses that order; `InlineHandler` replaces it.) A burst wakes the loop once. One
 order is left to chance: kazoo tells of an answer only who asked for that, which is done after the
 request left; an event right behind a quick answer can overtake it (`_Armed`).
 
@@ -24,7 +24,6 @@ import contextlib
 import dataclasses
 import enum
 import logging
-import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -32,12 +31,11 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
-from kazoo.security import make_digest_acl
 
 from client import callbacks
 from client.errors import (
+    AuthFailed,
     ConfigError,
     ConnectionLoss,
     MetadataError,
@@ -59,7 +57,8 @@ from client.metadata.store import (
 )
 from client.metadata.tree import parent_of
 from client.metadata.zookeeper_errors import translate
-from client.metadata.zookeeper_io import BufferedSocket, Readable, TlsSocket, Wake, select_ready
+from client.metadata.zookeeper_handler import InlineHandler
+from client.metadata.zookeeper_login import SaslConnection, credentials
 from client.metadata.zookeeper_multi import (
     Hook,
     begin_multi,
@@ -69,8 +68,8 @@ from client.metadata.zookeeper_multi import (
     check_changes,
     read,
 )
+from client.metadata.zookeeper_opening import Opening
 from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
-from client.security.tls_contexts import FreshContext
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -82,59 +81,6 @@ _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 
 _REVIVE_PAUSE_S: Final = 0.1
 _PARENT_RACES_MAX: Final = 8
 """How often parents may vanish under a `create(make_parents=True)` before it gives up."""
-
-
-class _InlineQueue:
-    def put(self, call: Callable[[], None]) -> None:
-        call()
-
-
-class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Runs callbacks in the connection thread at once: ours only hand over to the loop."""
-
-    def __init__(self, contexts: FreshContext[ssl.SSLContext] | None) -> None:
-        """`contexts`: of TLS; None: plain text."""
-        super().__init__()
-        self._contexts = contexts
-
-    def start(self) -> None:
-        self.completion_queue = self.callback_queue = _InlineQueue()
-        self._running = True
-
-    def stop(self) -> None:
-        self._running = False
-
-    def dispatch_callback(self, callback: Any) -> None:
-        callback.func(*callback.args)
-
-    def create_connection(self, *args: Any, **options: Any) -> BufferedSocket:
-        made = super().create_connection(*args, **options)
-        if self._contexts is None:
-            return BufferedSocket(made)
-        try:
-            return TlsSocket(made, self._contexts.get(), options["hostname"])
-        except OSError as error:
-            _log.warning("metadata.tls_failed host=%s error=%r", options["hostname"], error)
-            raise
-
-    def create_socket_pair(self) -> tuple[Wake, Wake]:
-        wake = Wake()
-        return wake, wake
-
-    def select(
-        self,
-        readers: Sequence[Readable],
-        writers: Sequence[BufferedSocket],
-        _others: Sequence[Readable],
-        timeout_s: float | None = None,
-    ) -> tuple[list[Readable], list[BufferedSocket], list[Readable]]:
-        """Tell who is ready. The connection always takes requests: it gathers them."""
-        if writers:
-            return [], list(writers), []
-        try:
-            return select_ready(readers, timeout_s), [], []
-        except TimeoutError as error:
-            raise self.timeout_exception(str(error)) from None
 
 
 class _Kind(enum.Enum):
@@ -190,7 +136,6 @@ class ZooKeeperStore:
         self._state = SessionState.SUSPENDED
         self._session_id = 0
         self._closed = False
-        self._connected = asyncio.Event()
         self._listeners: list[SessionListener] = []
         self._watches: dict[_Watch, None] = {}
         self._in_flight: dict[asyncio.Future[Any], None] = {}
@@ -202,28 +147,33 @@ class ZooKeeperStore:
             self._client = KazooClient(
                 self._hosts,
                 timeout=self._session_timeout_s,
-                handler=_InlineHandler(security.contexts() if security.zookeeper_tls else None),
+                handler=InlineHandler(security.contexts() if security.zookeeper_tls else None),
                 connection_retry=_RECONNECT,
-                **_credentials(security),
+                **credentials(security),
             )
         except ValueError as error:
             raise ConfigError(f"not a list of ZooKeeper servers: {self._hosts!r}") from error
+        self._opening = Opening(len(self._client.hosts), logs_in=security.zookeeper_by_sasl)
+        if self._opening.logs_in:
+            self._client._connection = SaslConnection(
+                self._client, security, on_login=self._on_login, on_refusal=self._on_refusal
+            )
 
     async def start(self) -> None:
-        """Open the session. Raises MetadataError when no server answers in time."""
+        """Open the session. Raises MetadataError when no server answers in time, AuthFailed when
+        they refuse us."""
         self._loop = asyncio.get_running_loop()
         self._inbox.open(self._loop)
         _log.info("metadata.connecting hosts=%s", self._hosts)
         self._client.add_listener(self._on_kazoo_state)
         self._client.start_async()
-        try:
-            async with asyncio.timeout(self._start_timeout_s):
-                await self._connected.wait()
-        except TimeoutError:
+        if not await self._opening.wait(self._start_timeout_s):
             await self.close()
+            if reason := self._opening.refusal:
+                raise AuthFailed(f"ZooKeeper at {self._hosts} refuses the login: {reason}")
             raise MetadataError(
                 f"no ZooKeeper server answers at {self._hosts} (waited {self._start_timeout_s:g} s)"
-            ) from None
+            )
 
     @property
     def session_id(self) -> int:
@@ -412,9 +362,21 @@ class ZooKeeperStore:
 
     def _on_kazoo_state(self, state: KazooState) -> None:
         """Runs in the connection thread."""
+        if state != KazooState.CONNECTED or not self._opening.logs_in:  # else `_on_login` tells
+            self._put_state(state)
+
+    def _on_login(self) -> None:
+        """Runs in the connection thread."""
+        self._put_state(KazooState.CONNECTED)
+
+    def _put_state(self, state: KazooState) -> None:
         session = self._client.client_id
         session_id = session[0] if session else 0
         self._inbox.put(partial(self._on_state, state, session_id))
+
+    def _on_refusal(self, host: str, reason: str) -> None:
+        """Runs in the connection thread."""
+        self._inbox.put(partial(self._opening.refuse, host, reason))
 
     def _on_state(self, state: KazooState, session_id: int) -> None:
         if self._closed:
@@ -444,7 +406,7 @@ class ZooKeeperStore:
             self._client.start_async()
 
     def _on_connected(self) -> None:
-        self._connected.set()
+        self._opening.connect()
         pending, self._watches = self._watches, {}
         held, self._held = self._held, {}
         self._tell(SessionState.CONNECTED)
@@ -483,12 +445,3 @@ async def protect(store: ZooKeeperStore, root: str) -> int:
         count += 1
         paths += [f"{path.rstrip('/')}/{name}" for name in below]
     return count
-
-
-def _credentials(security: ClusterSecurity) -> dict[str, Any]:
-    """Return as whom kazoo comes, and whose alone the nodes are that it makes."""
-    user, password = security.zookeeper_user, security.zookeeper_password
-    if not user:
-        return {}
-    acl = [make_digest_acl(user, password, all=True)] if security.zookeeper_acl else None
-    return {"auth_data": [("digest", f"{user}:{password}")], "default_acl": acl}

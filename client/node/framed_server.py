@@ -239,6 +239,11 @@ class FramedConnection(asyncio.BufferedProtocol, abc.ABC):
         """At least so many bytes come before there is anything to serve."""
         return self._intake.missing_bytes
 
+    def take_plain(self, data: memoryview) -> int:
+        """Take what comes in plain text before TLS: nothing."""
+        del data
+        return 0
+
     def pause_writing(self) -> None:
         """The peer does not read its answers."""
         self._is_unread = True

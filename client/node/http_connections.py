@@ -230,6 +230,11 @@ class _TlsHttpConnection(_HttpConnection):
     missing_bytes = 1
     """Of which only aiohttp knows."""
 
+    def take_plain(self, data: memoryview) -> int:
+        """Take what comes in plain text before TLS: nothing."""
+        del data
+        return 0
+
     def fail(self, reason: str) -> None:
         """Close the connection because of what the peer sent."""
         peer = self.transport.get_extra_info("peername")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from client.config import check_ranges, load, setting
 from client.errors import ConfigError
 from client.security.tls_contexts import FreshContext, TlsVersion, client_context, load_chain
 
 TABLE: Final = "cluster_security"
+ZooKeeperScheme = Literal["digest", "sasl", "both"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +49,17 @@ class ClusterSecurity:
     )
     zookeeper_user: str = setting(
         "",
-        "User name of this process at ZooKeeper (its scheme digest); the same for the whole"
-        " cluster. The nodes that it creates belong to that user alone.",
+        "User name of this process at ZooKeeper; the same for the whole cluster. The nodes that it"
+        " creates belong to that user alone.",
     )
     zookeeper_password: str = setting("", "That user's password.", secret=True)
+    zookeeper_scheme: ZooKeeperScheme = setting(
+        "digest",
+        "How ZooKeeper learns who the user is, and who owns nodes then. digest: the password is"
+        " sent to it. sasl: a login by DIGEST-MD5, for which servers have a JAAS file; the password"
+        " is not sent, and a wrong one is refused. both: as digest and as sasl, while a cluster"
+        " goes from one to the other.",
+    )
     zookeeper_acl: bool = setting(
         True,
         "Whether nodes belong to that user alone. Turn it off while some programs of the cluster"
@@ -67,6 +75,26 @@ class ClusterSecurity:
             raise ConfigError(f"{TABLE}.zookeeper_user and zookeeper_password must be set together")
         if ":" in self.zookeeper_user:
             raise ConfigError(f"{TABLE}.zookeeper_user must not have a colon")
+        if self.zookeeper_by_sasl and not self.zookeeper_user:
+            raise ConfigError(
+                f"{TABLE}.zookeeper_scheme {self.zookeeper_scheme} needs zookeeper_user and"
+                " zookeeper_password"
+            )
+        if self.zookeeper_by_sasl and "@" in self.zookeeper_user:
+            raise ConfigError(
+                f"{TABLE}.zookeeper_user must not have an @ with zookeeper_scheme"
+                f" {self.zookeeper_scheme}: ZooKeeper takes what follows for a Kerberos realm"
+            )
+
+    @property
+    def zookeeper_by_digest(self) -> bool:
+        """Whether the user, if there is one, comes to ZooKeeper by its scheme digest."""
+        return self.zookeeper_scheme != "sasl"
+
+    @property
+    def zookeeper_by_sasl(self) -> bool:
+        """Whether the user logs in at ZooKeeper by SASL."""
+        return self.zookeeper_scheme != "digest"
 
     def contexts(self) -> FreshContext[ssl.SSLContext]:
         """Return the context of connections. Raises ConfigError."""

@@ -135,9 +135,9 @@ def restore(file: Path, hosts: str) -> None:
 def protect_command(ledgers_root: str, hosts: str) -> None:
     """Give all nodes of the cluster to its ZooKeeper user, and take them from everybody else.
 
-    For a cluster that had no user before. --cluster-config names the user; all programs of the
-    cluster must have it already, or they stop working. If this is interrupted, repeat it: what
-    was done so far stays.
+    For a cluster that had no user before, or another zookeeper_scheme. --cluster-config names the
+    user; all programs of the cluster must have it already, or they stop working. If this is
+    interrupted, repeat it: what was done so far stays.
 
     \b
     Example:

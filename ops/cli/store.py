@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from client.errors import MetadataError, NoNode, QuireError
+from client.errors import AuthFailed, MetadataError, NoNode, QuireError
 from client.ledger.client import LedgerClient
 from client.ledger.standalone import WallClock
 from client.metadata.store import MetadataStore
@@ -81,6 +81,8 @@ async def open_store(hosts: str) -> AsyncIterator[MetadataStore]:
     try:
         try:
             await store.start()
+        except AuthFailed:
+            raise  # it says what to set
         except MetadataError as error:
             raise QuireError(
                 f"{error}. Start a cluster with `quire up`, or give an address with "

@@ -41,12 +41,21 @@ def wait_until(
 class RealZooKeeper:
     """A ZooKeeper server process of our own."""
 
-    def __init__(self, folder: Path, tls: ServerTls | None = None) -> None:
+    def __init__(
+        self, folder: Path, tls: ServerTls | None = None, jaas: Path | None = None
+    ) -> None:
+        """`jaas`: file with who may log in by SASL."""
         self.port = pick_free(1)[0]
         self.log_path = folder / "zookeeper.log"
         self._child = make_server(
             find_java(), folder=folder, log_path=self.log_path, port=self.port, tls=tls
         )
+        if jaas is not None:
+            provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+            self._child.command[1:1] = [
+                f"-Djava.security.auth.login.config={jaas}",
+                f"-Dzookeeper.authProvider.sasl={provider}",
+            ]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

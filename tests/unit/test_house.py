@@ -41,6 +41,7 @@ SHELLS_ON_REAL_THINGS = {
     "client/ledger/standalone.py",
     "client/metadata/zookeeper.py",
     "client/metadata/zookeeper_io.py",
+    "client/metadata/zookeeper_login.py",
     "client/node/tls/read_mark.py",
     "client/node/stop_signal.py",
 }

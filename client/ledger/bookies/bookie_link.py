@@ -325,7 +325,7 @@ _ERRORS: Final[dict[Status, type[LedgerError]]] = {
 
 _HINT: Final = (
     ": the password of the ledger is another one, or the bookie wants TLS and a certificate that it"
-    " knows (cluster_security)"
+    " knows (cluster_security), or an authentication plugin, of which there is none here"
 )
 
 

@@ -66,6 +66,11 @@ class Secured(Protocol):
         """At least so many bytes come before it has anything to do with them."""
         ...
 
+    def take_plain(self, data: memoryview) -> int:
+        """Look at what came in plain text in the place of a handshake; return how many bytes of it
+        were meant so. What follows these is the handshake."""
+        ...
+
     def pause_writing(self) -> None:
         """The peer does not read."""
         ...
@@ -151,15 +156,15 @@ class TlsProtocol(asyncio.BufferedProtocol):
         self._take_back: Callable[[], None] | None = None
         """Takes back the turn that the handshake waits for; None: it waits for none."""
         self._host = ""
-        self._is_admitted = False
         self._is_reading = True
 
     # --- asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Show the connection, then wait for the handshake."""
-        self._app.connection_made(self._begin(cast(asyncio.Transport, transport)))
-        if not self._is_admitted and self._socket is not None and not self._socket.is_closing():
+        secured, is_admitted = self._begin(cast(asyncio.Transport, transport))
+        self._app.connection_made(secured)
+        if not is_admitted and self._socket is not None and not self._socket.is_closing():
             self._fail("tls_handshakes_max is reached")
 
     def take_over(self, socket: asyncio.Transport, *, is_reading: bool) -> TlsTransport:
@@ -169,17 +174,18 @@ class TlsProtocol(asyncio.BufferedProtocol):
         """
         self._is_reading = is_reading
         socket.set_protocol(self)
-        return self._begin(socket)
+        return self._begin(socket)[0]
 
-    def _begin(self, socket: asyncio.Transport) -> TlsTransport:
+    def _begin(self, socket: asyncio.Transport) -> tuple[TlsTransport, bool]:
+        """Return the connection's transport, and whether its handshake may go on."""
         gate = self._gate
         self._socket = socket
         self._read_mark = ReadMark(socket)
         peer = socket.get_extra_info("peername")
         self._host = str(peer[0]) if peer else ""
-        self._is_admitted = gate.begin(self._host)
+        is_admitted = gate.begin(self._host)
         self._timer = gate.loop.call_later(gate.handshake_timeout_s, self._on_timeout)
-        return TlsTransport(self, socket, self._tls)
+        return TlsTransport(self, socket, self._tls), is_admitted
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Pass it on."""
@@ -205,9 +211,12 @@ class TlsProtocol(asyncio.BufferedProtocol):
         """Decrypt, or go on with the handshake."""
         if self._socket is None or self._socket.is_closing():
             return
-        if self._on_ready is not None and not self._is_begun_well(nbytes):
-            return
-        self._held_bytes += nbytes
+        begin = 0
+        if self._on_ready is not None:
+            begin = self._plain_bytes(nbytes)
+            if begin == nbytes or not self._is_begun_well(begin, nbytes):
+                return
+        self._held_bytes += nbytes - begin
         if self._on_ready is None:
             self._unread = self._gate.window[:nbytes]
             self.decrypt()
@@ -215,18 +224,23 @@ class TlsProtocol(asyncio.BufferedProtocol):
                 self._incoming.write(self._unread)
                 self._unread = memoryview(b"")
             return
-        self._incoming.write(self._gate.window[:nbytes])
+        self._incoming.write(self._gate.window[begin:nbytes])
         if self._take_back is None:
             self._socket.pause_reading()  # what the client sends meanwhile waits in its socket
             self._take_back = self._gate.turns.on_turn(self._on_turn)
 
     # --- the handshake
 
-    def _is_begun_well(self, nbytes: int) -> bool:
-        if not self._handshake_bytes and self._gate.window[0] != _HANDSHAKE_RECORD:
+    def _plain_bytes(self, nbytes: int) -> int:
+        window = self._gate.window
+        is_plain = not self._handshake_bytes and window[0] != _HANDSHAKE_RECORD
+        return self._app.take_plain(window[:nbytes]) if is_plain else 0
+
+    def _is_begun_well(self, begin: int, end: int) -> bool:
+        if not self._handshake_bytes and self._gate.window[begin] != _HANDSHAKE_RECORD:
             self._fail("not TLS: the client speaks plain text to a listener with TLS")
             return False
-        self._handshake_bytes += nbytes
+        self._handshake_bytes += end - begin
         if self._handshake_bytes > _HANDSHAKE_BYTES_MAX:
             self._fail("the TLS handshake is too long")
             return False

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from client.errors import ConfigError, LocalProtocolError, MetadataError
+from client.errors import AuthFailed, ConfigError, LocalProtocolError, MetadataError
 from client.metadata import paths
 from client.metadata.store import (
     Change,
@@ -112,6 +112,8 @@ class MetadataView:
                 store = ZooKeeperStore(self._hosts, security=self._security)
                 try:
                     await store.start()
+                except AuthFailed:
+                    raise  # it says what to set
                 except MetadataError as error:
                     raise MetadataError(
                         f"no ZooKeeper server answers at {self._hosts} (metadataServiceUri):"

@@ -115,6 +115,8 @@ class BookieTree:
         """Further flags of Quire's bookies."""
         self.java_settings: dict[str, object] = {}
         """Further settings of Apache's."""
+        self.java_properties: dict[str, str] = {}
+        """Further system properties of theirs."""
         self.nodes: dict[str, BookieNode] = {}
 
     @property
@@ -171,7 +173,9 @@ class BookieTree:
         conf = jvm.write_settings(self.folder / f"{name}.conf", settings)
         log = self.folder / f"{name}.log"
         main = "org.apache.bookkeeper.server.Main"
-        launch = partial(jvm.launch, main, "--conf", str(conf), log=log)
+        launch = partial(
+            jvm.launch, main, "--conf", str(conf), log=log, properties=self.java_properties
+        )
         return BookieNode(name, port, log, launch, "Started component bookie-server")
 
     def revive(self) -> None:

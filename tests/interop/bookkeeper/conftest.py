@@ -108,6 +108,31 @@ def peer(
     started.kill()
 
 
+@pytest.fixture(scope="session")
+def jaas(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """System properties of a JVM whose authentication plugin is Apache's own, by SASL."""
+    file = tmp_path_factory.mktemp("jaas") / "jaas.conf"
+    module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+    file.write_text(
+        f'BookKeeper {{\n  {module}\n  username="quire"\n  password="of the plugin";\n}};\n'
+        f'Bookie {{\n  {module}\n  user_quire="of the plugin";\n}};\n'
+    )
+    return {"java.security.auth.login.config": str(file), "zookeeper.sasl.client": "false"}
+
+
+@pytest.fixture(scope="session")
+def plugged_peer(
+    bookkeeper_zookeeper: RealZooKeeper,
+    jaas: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Peer]:
+    """Apache's client where it has an authentication plugin: give it `PLUGIN` as settings."""
+    folder = tmp_path_factory.mktemp("plugged-peer")
+    started = Peer(bookkeeper_zookeeper.hosts, folder, properties=jaas)
+    yield started
+    started.kill()
+
+
 @pytest.fixture
 def start_peer(bookkeeper_zookeeper: RealZooKeeper, tmp_path: Path) -> Iterator[Callable[[], Peer]]:
     """Start a JVM of the test's own, to be killed."""

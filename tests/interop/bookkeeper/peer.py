@@ -9,6 +9,7 @@ import queue
 import signal
 import subprocess
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,14 @@ class Call:
 class Peer:
     """One JVM. Calls may come from several threads."""
 
-    def __init__(self, zookeeper: str, folder: Path, name: str = "peer") -> None:
+    def __init__(
+        self,
+        zookeeper: str,
+        folder: Path,
+        name: str = "peer",
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """`properties`: further system properties of the JVM."""
         self.log_path = folder / f"{name}.log"
         settings = jvm.write_settings(
             folder / f"{name}.conf",
@@ -103,7 +111,7 @@ class Peer:
             str(settings),
             log=self.log_path,
             class_path=jvm.peer_class_path(),
-            properties={"quire.log": "warn"},
+            properties={"quire.log": "warn", **(properties or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -28,13 +28,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return certificates.write(tmp_path_factory.mktemp("certificates"))
 
 
-@pytest.fixture(scope="module")
-def tree(
-    bookkeeper_zookeeper: RealZooKeeper, files: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[BookieTree]:
-    asyncio.run(init_tree(bookkeeper_zookeeper.hosts, "/tls"))
-    tree = BookieTree(tmp_path_factory.mktemp("tls"), bookkeeper_zookeeper, "/tls")
-    tree.quire_flags = (
+def quire_flags(files: Path) -> tuple[str, ...]:
+    """Return the flags of our bookies."""
+    return (
         f"--cluster-security-tls-ca={files}/authority.pem",
         f"--cluster-security-tls-cert={files}/broker.pem",
         f"--cluster-security-tls-key={files}/broker.key",
@@ -43,6 +39,15 @@ def tree(
         "--access-tls-principal-rules=RULE:^CN=([^,]+).*$/$1/",
         "--access-allowed-clients=anna,broker",
     )
+
+
+@pytest.fixture(scope="module")
+def tree(
+    bookkeeper_zookeeper: RealZooKeeper, files: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BookieTree]:
+    asyncio.run(init_tree(bookkeeper_zookeeper.hosts, "/tls"))
+    tree = BookieTree(tmp_path_factory.mktemp("tls"), bookkeeper_zookeeper, "/tls")
+    tree.quire_flags = quire_flags(files)
     tree.java_settings = {
         "tlsProviderFactoryClass": "org.apache.bookkeeper.tls.TLSContextFactory",
         "tlsProvider": "JDK",

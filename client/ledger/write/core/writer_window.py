@@ -65,19 +65,40 @@ class ActiveWriters:
         return bytes_per_s * _LITTLE_PART <= max(self._busiest)
 
 
+class AddRate:
+    """How fast one writer adds, and whether that is little beside the busiest one."""
+
+    __slots__ = ("_active_writers", "_bytes", "_since_s", "is_little")
+
+    def __init__(self, active_writers: ActiveWriters) -> None:
+        self._active_writers = active_writers
+        self._bytes = 0
+        """Length of the ledger when the rate was taken last; 0: it was not yet."""
+        self._since_s = float("-inf")
+        self.is_little = False
+
+    def on_add(self, pushed_bytes: int, now_s: float) -> None:
+        """With an entry that is sent now the ledger has so many bytes."""
+        took_s = now_s - self._since_s
+        if took_s < _RATE_S:
+            return
+        if self._bytes:
+            rate = (pushed_bytes - self._bytes) / took_s
+            self.is_little = self._active_writers.is_little(rate, now_s)
+        self._bytes, self._since_s = pushed_bytes, now_s
+
+
 class WriterWindow:
     """The window of one writer."""
 
     __slots__ = (
         "_active_writers",
         "_bytes_max",
-        "_is_little",
         "_least_s",
         "_least_until_s",
         "_mark_bytes",
         "_mark_s",
-        "_rated_bytes",
-        "_rated_s",
+        "_rate",
         "_shared_bytes",
         "_shared_bytes_min",
         "_target_s",
@@ -107,10 +128,7 @@ class WriterWindow:
         self._target_s = target_s
         self._mark_bytes = 0
         self._mark_s = float("-inf")
-        self._rated_bytes = 0
-        """Length of the ledger when its rate was taken last; 0: there is none yet."""
-        self._rated_s = float("-inf")
-        self._is_little = False
+        self._rate = AddRate(active_writers)
         self.wants_time = False
         """Whether to tell of the next entry by `begin`: one at a time is timed, beside others."""
         self._timed_bytes = 0
@@ -123,15 +141,10 @@ class WriterWindow:
     def on_others(self, pushed_bytes: int, now_s: float) -> None:
         """An entry is sent now, before which somebody else added one; with it the ledger has so
         many bytes."""
-        active = self._active_writers
+        active, rate = self._active_writers, self._rate
         active.current = self
-        took_s = now_s - self._rated_s
-        if took_s >= _RATE_S:
-            if self._rated_bytes:
-                rate = (pushed_bytes - self._rated_bytes) / took_s
-                self._is_little = active.is_little(rate, now_s)
-            self._rated_bytes, self._rated_s = pushed_bytes, now_s
-        if self._is_little:
+        rate.on_add(pushed_bytes, now_s)
+        if rate.is_little:
             active.last_little_s = now_s
         self._look(now_s)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -28,7 +29,7 @@ from client.ledger.bookies.bookies import Bookies
 from client.ledger.config import LedgerClientConfig
 from client.metadata.memory import MemoryCluster
 from client.security.cluster_security import ClusterSecurity
-from client.wire.bookkeeper import v3
+from client.wire.bookkeeper import v2, v3
 from client.wire.bookkeeper.messages import (
     AddResponse,
     AuthRequest,
@@ -261,6 +262,53 @@ async def test_authentication_by_a_plugin_is_answered_and_worth_nothing(house: H
     assert await answer(reader) == AuthResponse("AuthDisabledPlugin", b"")
     refused: Any = await answer(reader)
     assert refused.status is Status.UNAUTHORIZED
+    writer.close()
+
+
+AUTH = AuthRequest("sasl", b"token")
+
+
+def v2_auth() -> bytes:
+    return b"".join(map(bytes, v2.encode_request(AUTH)))
+
+
+@pytest.mark.parametrize("is_together", [True, False])
+@pytest.mark.parametrize("is_v2", [True, False])
+async def test_an_auth_that_comes_before_the_handshake_is_answered_behind_it(
+    house: House, is_together: bool, is_v2: bool
+) -> None:
+    """Apache's client with a plugin sends it right behind StartTLS, and waits for the answer."""
+    await house.open()
+    auth = v2_auth() if is_v2 else b"".join(map(bytes, v3.encode_request(AUTH, 7)))
+    reader, writer = await raw(house, StartTlsRequest(), more=auth if is_together else b"")
+    assert await answer(reader) == StartTlsResponse(Status.OK)
+    if not is_together:
+        writer.write(auth)
+    await writer.start_tls(security(house.files).contexts().get(), server_hostname="127.0.0.1")
+    async with asyncio.timeout(5):
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        frame = memoryview(await reader.readexactly(size))
+    answered = v2.decode_response(frame) if is_v2 else v3.decode_response(frame)[1]
+    assert answered == AuthResponse("AuthDisabledPlugin", b"")
+    writer.write(b"".join(map(bytes, v3.encode_request(add(1, 0), 8))))
+    assert await answer(reader) == ADDED, "and what it asks then is served"
+    writer.close()
+
+
+@pytest.mark.parametrize("behind", [(AUTH, AUTH), (AUTH, fence(1)), (fence(1),)])
+@pytest.mark.parametrize("is_together", [True, False])
+async def test_nothing_else_may_come_before_the_handshake(
+    house: House, behind: tuple[Request, ...], is_together: bool
+) -> None:
+    await house.open()
+    more = b"".join(b"".join(map(bytes, v3.encode_request(each, 7))) for each in behind)
+    reader, writer = await raw(house, StartTlsRequest(), more=more if is_together else b"")
+    if not is_together:
+        assert await answer(reader) == StartTlsResponse(Status.OK)
+        writer.write(more)
+    async with asyncio.timeout(5):
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
     writer.close()
 
 

@@ -24,6 +24,7 @@ class Admitted(asyncio.Protocol):
     def __init__(self) -> None:
         self.received = b""
         self.reasons: list[str] = []
+        self.plain: list[bytes] = []
         self.missing_bytes = 1
         self._buffer = bytearray(1 << 10)
 
@@ -32,6 +33,12 @@ class Admitted(asyncio.Protocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.received += self._buffer[:nbytes]
+
+    def take_plain(self, data: memoryview) -> int:
+        if bytes(data[:5]) == b"plain" and not self.plain:
+            self.plain.append(b"plain")
+            return 5
+        return 0
 
     def fail(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -147,6 +154,30 @@ async def test_what_comes_right_behind_the_handshake_is_passed_on(clients: list[
     await until(lambda: ready([client]) == 1)
     assert client.app.received == b"the first request"
     assert not paused(client)
+
+
+@pytest.mark.parametrize("is_together", [True, False])
+async def test_plain_text_that_is_meant_so_comes_before_the_handshake(
+    clients: list[Client], is_together: bool
+) -> None:
+    client = clients[0]
+    if not is_together:
+        client.receive(b"plain")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.tls.do_handshake()
+    client.receive((b"plain" if is_together else b"") + client.outgoing.read())
+    await until(lambda: answered([client]) == 1)
+    client.send(b"the first request")
+    await until(lambda: ready([client]) == 1)
+    assert (client.app.plain, client.app.received) == ([b"plain"], b"the first request")
+    assert client.app.reasons == []
+
+
+@pytest.mark.parametrize("more", [b"plain", b"other"])
+async def test_other_plain_text_is_no_handshake(clients: list[Client], more: bytes) -> None:
+    client = clients[0]
+    client.receive(b"plain" + more)
+    assert len(client.app.reasons) == 1 and client.app.reasons[0].startswith("not TLS")
 
 
 async def test_a_connection_that_reads_nothing_goes_on_so_after_its_turn(
