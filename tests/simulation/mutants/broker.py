@@ -53,9 +53,10 @@ def open_instead_of_recover(patch: Any) -> None:
 def serve_before_cas(patch: Any) -> None:
     """A leader serves before its compare-and-set was answered."""
 
-    async def commit(self: Opening, segments: Any, expected_version: int) -> Any:
+    async def commit(self: Opening, segments: Any, expected_version: int, pages: Any) -> Any:
         async def later() -> None:
             try:
+                await self._node.write_pages(pages)
                 await self._node.set(segments, expected_version)
             except (ConnectionLoss, NoNode, VersionConflict):
                 return

@@ -30,9 +30,10 @@ def cache_outlives_the_swap(patch: Any) -> None:
 def compacted_has_one_copy(patch: Any) -> None:
     """Compacted ledgers get an ack quorum of one, whatever the topic asks for."""
 
-    async def create(ledgers: Any, topic: Any, index: int, epoch: Any) -> Any:
+    async def create(ledgers: Any, topic: Any, index: int, epoch: Any, **options: Any) -> Any:
         few = dataclasses.replace(topic.config, min_insync_replicas=1)
-        return await original(ledgers, dataclasses.replace(topic, config=few), index, epoch)
+        fewer = dataclasses.replace(topic, config=few)
+        return await original(ledgers, fewer, index, epoch, **options)
 
     original = patch(cleaning_round, "create_ledger", create)
 
