@@ -186,7 +186,7 @@ class Broker:
         """Tell the parts of each other where one has to be there before the other."""
         for coordinators in (self.groups, self.transactions):
             self._ownership.add_observer(coordinators.on_opened, coordinators.on_closed)
-            coordinators.follow(lambda: self.server.last_connection)
+            coordinators.last_connection = lambda: self.server.last_connection
         self.services.settings.follow(self._configure)
         gauges.provide_telemetry(self.metrics, self.services.telemetry)
         self._provide_gauges()

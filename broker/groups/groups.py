@@ -80,16 +80,13 @@ class Groups:
             self._topic, config.node_id, self._make, partitions.awaited
         )
         self.room = GroupRoom(self, config.group_members_bytes_max)
-        self._last_connection: Callable[[], ConnectionId] = lambda: ConnectionId(-1)
+        self.last_connection: Callable[[], ConnectionId] = lambda: ConnectionId(-1)
+        """Asked at each takeover for the number of the newest connection that was accepted."""
         self._sweeper: asyncio.Task[None] | None = None
         self._topic_ids: dict[str, UUID] = {}
         self._missing: frozenset[str] = frozenset()
 
     # --- life ---------------------------------------------------------------------------------
-
-    def follow(self, last_connection: Callable[[], ConnectionId]) -> None:
-        """Say which connection was accepted last; before `start`."""
-        self._last_connection = last_connection
 
     def start(self) -> None:
         """Follow the cluster's topics from now on."""
@@ -117,7 +114,7 @@ class Groups:
             clock=self._clock,
             new_member_id=self._new_member_id,
             copy_bytes_min=self._config.group_log_copy_bytes,
-            order=CommitOrder(accepted_before(partition, self._last_connection)),
+            order=CommitOrder(accepted_before(partition, self.last_connection)),
             on_rebalance=self._count_rebalance,
         )
 

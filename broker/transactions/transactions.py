@@ -61,7 +61,8 @@ class Transactions:
         """`link` takes markers to the brokers that lead the partitions."""
         self.event_counts = dict.fromkeys(EVENTS, 0)
         """What coordinators decided by themselves, by the name of the event."""
-        self._last_connection: Callable[[], ConnectionId] = lambda: ConnectionId(-1)
+        self.last_connection: Callable[[], ConnectionId] = lambda: ConnectionId(-1)
+        """Asked at each takeover for the number of the newest connection that was accepted."""
         self._cluster = cluster
         settings = config.transactions
         self._is_enabled = settings.enabled
@@ -91,10 +92,6 @@ class Transactions:
         )
 
     # --- life ---------------------------------------------------------------------------------
-
-    def follow(self, last_connection: Callable[[], ConnectionId]) -> None:
-        """Ask this for the number of the listener's newest connection at each takeover."""
-        self._last_connection = last_connection
 
     def start(self) -> None:
         """Follow the cluster from now on."""
@@ -193,7 +190,7 @@ class Transactions:
             raise TransactionsDisabled("transactions.enabled is off")
 
     def _make(self, partition: Partition) -> TransactionCoordinator:
-        fresh_after = accepted_before(partition, self._last_connection)
+        fresh_after = accepted_before(partition, self.last_connection)
         return TransactionCoordinator(partition, self._shared, fresh_after)
 
     def _on_leaders_changed(self) -> None:

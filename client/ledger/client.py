@@ -51,7 +51,6 @@ from client.ledger.write.hole_marks import HoleMarks
 from client.ledger.write.writer import LedgerWriter
 from client.metadata import bookkeeper
 from client.metadata.store import MetadataStore
-from client.node.grouped_requests import GroupedRequests
 from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
 
@@ -160,11 +159,6 @@ class LedgerClient:
     def writable_bookies(self) -> tuple[BookieId, ...]:
         """Bookies that take new entries, as far as this client knows."""
         return self._bookies.writable
-
-    @property
-    def requests(self) -> GroupedRequests:
-        """What changes of ledgers leave with."""
-        return self._nodes.requests
 
     def on_bookies_changed(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever bookies may have come or gone."""

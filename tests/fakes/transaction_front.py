@@ -58,7 +58,7 @@ class TransactionFront(GroupBench):
             self.link,
             VirtualClock(),
         )
-        self.transactions.follow(lambda: ConnectionId(self.connection - 1))
+        self.transactions.last_connection = lambda: ConnectionId(self.connection - 1)
         self.transactions.start()
         self.services.transactions = self.transactions
         self.services.producer_ids = producer_ids

@@ -16,15 +16,14 @@ off, with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients end with.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from broker.access.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
+from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.errors import BrokerError, CoordinatorNotAvailable, InvalidRequest
 from broker.faults import Code, code_of, message_of
 from broker.front.endpoints import endpoint_for
 from broker.front.services import Call, Services
-from broker.groups.groups import Groups
-from broker.transactions.transactions import Transactions
 from client.node.turns import Pace
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
@@ -37,6 +36,18 @@ _BATCHED_FROM: Final = 4
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _KINDS: Final = {2: "share groups"}
+
+
+class Coordinated(Protocol):
+    """One kind of keys that have coordinators: groups, transactional ids."""
+
+    async def place(self, key: str, /) -> tuple[TopicInfo, int]:
+        """Return the topic and the index of the partition that keeps a key."""
+        ...
+
+    async def find(self, key: str, /) -> BrokerInfo:
+        """Return the broker that should coordinate a key."""
+        ...
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -96,7 +107,7 @@ async def _find(
     return _answer(key, broker.id, *endpoint, Code.none, None)
 
 
-def _coordinators(services: Services, call: Call, kind: int, key: str) -> Groups | Transactions:
+def _coordinators(services: Services, call: Call, kind: int, key: str) -> Coordinated:
     """Return who knows the coordinators of a kind of keys.
 
     Raises InvalidRequest (nobody does), and what a key without rights is answered with.
