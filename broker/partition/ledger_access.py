@@ -33,7 +33,7 @@ class LedgerAccess:
     @property
     def requests(self) -> GroupedRequests | None:
         """What changes of ledgers leave with."""
-        return self._client.context.nodes.requests
+        return self._client.requests
 
     def on_bookies_changed(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever bookies join or leave."""

@@ -106,13 +106,15 @@ class LedgerClient:
             attempts_max=self._config.metadata_attempts_max,
             retry_delay_s=self._config.metadata_retry_delay_ms / 1000,
         )
-        self._marks = HoleMarks(store, self._nodes, clock, root=root)
+        self.requests = self._nodes.requests
+        """What changes of ledgers leave with, for others that have requests at the same time."""
+        marks = HoleMarks(store, self._nodes, clock, root=root)
         self._context = LedgerContext(
             self._nodes,
             self._bookies,
             self._choice,
             health,
-            self._marks,
+            marks,
             self._config,
             self.stats,
             BatchAbility(),
@@ -146,7 +148,7 @@ class LedgerClient:
             async with asyncio.timeout(_LINGER_S):
                 await asyncio.gather(*map(_settled, self._writers))
         self._writers.clear()
-        await self._marks.close(_LINGER_S)
+        await self._context.marks.close(_LINGER_S)
         self._health_switch.close()
         self._bookies.close()
 
