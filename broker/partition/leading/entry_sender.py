@@ -66,7 +66,7 @@ class EntrySender:
                 self._await_room(writer)
                 return
             size = queue.waiting[0].size
-            if size > LARGE_BYTES and not self._turns.admits(self, size, is_alone=room.is_alone):
+            if size > LARGE_BYTES and not self._turns.admits(self, size, is_shared=room.is_shared):
                 return
             entry = queue.take()
             entry.sent_s = now_s

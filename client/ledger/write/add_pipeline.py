@@ -108,7 +108,7 @@ class AddPipeline:
         effects = self.adds.add(payload, size, now_s, entry_id=entry_id)
         window = self.room.window
         if self._context.active_writers.current is not window:
-            window.on_others(now_s, is_new=self.adds.length == size)
+            window.on_others(self.adds.length, now_s)
         if window.wants_time:
             window.begin(self.adds.length, now_s)
         self._reports.expect(entry_id, on_done)

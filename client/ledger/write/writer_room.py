@@ -51,9 +51,9 @@ class WriterRoom:
         )
 
     @property
-    def is_alone(self) -> bool:
-        """Whether no other writer has added anything of late."""
-        return not self.window.is_shared
+    def is_shared(self) -> bool:
+        """Whether a writer that adds little has added something of late (WINDOW-LITTLE)."""
+        return self.window.is_shared
 
     def on_free(self, call: Callable[[], None]) -> None:
         """Call once, later on the loop, when there is room again or the writer has ended."""
