@@ -65,7 +65,7 @@ class EntrySender:
             if not room.is_free:
                 self._await_room(writer)
                 return
-            size = queue.waiting[0].size
+            size = queue.next_size
             if size > LARGE_BYTES and not self._turns.admits(self, size, is_shared=room.is_shared):
                 return
             entry = queue.take()
