@@ -108,9 +108,9 @@ class AppendQueue:
     __slots__ = ("_entries", "_holding", "sent_count", "size_bytes", "waiting")
 
     def __init__(self) -> None:
-        self._entries: deque[LogEntry] = deque()
-        """All of them: taken ones, waiting ones, those held back for the next ledger. One for the
-        three, because an empty deque takes 760 bytes, and most partitions are idle."""
+        self._entries: deque[LogEntry] | None = None
+        """All of them: taken ones, waiting ones, those held back for the next ledger. None if there
+        are none: an empty deque takes 760 bytes, and most partitions are idle."""
         self.sent_count = 0
         """Entries that were taken and are not confirmed yet."""
         self.waiting = 0
@@ -120,7 +120,7 @@ class AppendQueue:
         """Bytes accepted and not confirmed."""
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._entries or ())
 
     @property
     def is_holding(self) -> bool:
@@ -135,6 +135,7 @@ class AppendQueue:
     @property
     def next_size(self) -> int:
         """Size of the next entry to send; `waiting` must not be 0."""
+        assert self._entries is not None
         return self._entries[self.sent_count].size
 
     @property
@@ -145,13 +146,16 @@ class AppendQueue:
     def push(self, entry: LogEntry) -> None:
         """Enqueue an entry."""
         self.size_bytes += entry.size
-        self._entries.append(entry)
+        if self._entries is None:
+            self._entries = deque((entry,))
+        else:
+            self._entries.append(entry)
         if not self._holding:
             self.waiting += 1
 
     def take(self) -> LogEntry:
         """Return the next entry to send; `waiting` must not be 0."""
-        assert self.waiting, "what is held back is not for this ledger"
+        assert self._entries is not None and self.waiting, "what is held is not for this ledger"
         entry = self._entries[self.sent_count]
         self.waiting -= 1
         self.sent_count += 1
@@ -159,9 +163,12 @@ class AppendQueue:
 
     def pop(self) -> LogEntry:
         """The ledger confirmed its oldest entry: return that."""
-        assert self.sent_count, "an entry was confirmed that was not sent"
+        entries = self._entries
+        assert entries is not None and self.sent_count, "an entry was confirmed that was not sent"
         self.sent_count -= 1
-        entry = self._entries.popleft()
+        entry = entries.popleft()
+        if not entries:
+            self._entries = None
         self.size_bytes -= entry.size
         return entry
 
@@ -175,16 +182,16 @@ class AppendQueue:
         assert self._holding
         assert self.is_drained, "the previous ledger has unconfirmed entries"
         self._holding = False
-        self.waiting = len(self._entries)
+        self.waiting = len(self)
 
     def appends(self) -> Iterator[Append]:
         """Iterate over all queued appends, oldest first."""
-        for entry in self._entries:
+        for entry in self._entries or ():
             yield from entry.appends
 
     def drain(self) -> list[Append]:
         """Remove and return all appends: this leader will not see them confirmed."""
         drained = list(self.appends())
-        self._entries.clear()
+        self._entries = None
         self.sent_count = self.waiting = self.size_bytes = 0
         return drained

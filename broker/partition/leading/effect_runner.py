@@ -15,6 +15,8 @@ from broker.partition.core.leader_effects import PLAN, SEND, Effect, Effects
 class EffectRunner:
     """The effects of one leader."""
 
+    __slots__ = ("_carry_out", "_is_running", "_loop", "_on_turn_over", "_queue", "_send", "now_s")
+
     def __init__(
         self,
         carry_out: Callable[[Effect], None],

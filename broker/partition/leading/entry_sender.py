@@ -21,6 +21,18 @@ from client.histogram import Stopwatch
 class EntrySender:
     """Sends the waiting entries of `LogState` to the current ledger."""
 
+    __slots__ = (
+        "_awaited",
+        "_log",
+        "_memory",
+        "_now_s",
+        "_on_added",
+        "_on_refused",
+        "_turns",
+        "_unsent_bytes",
+        "steps",
+    )
+
     def __init__(
         self,
         log: LogState,

@@ -22,6 +22,8 @@ OnDone = Callable[[EntryId, LedgerError | None], None]
 class AddReports:
     """The callbacks of one writer's adds."""
 
+    __slots__ = ("_callbacks", "_due", "_is_telling", "_on_raised", "_stats")
+
     def __init__(self, stats: LedgerStats, on_raised: Callable[[LedgerError], None]) -> None:
         """`on_raised`: ends the writer, with this error."""
         self._stats = stats

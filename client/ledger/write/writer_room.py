@@ -20,6 +20,8 @@ from client.ledger.write.core.writer_window import ActiveWriters, WriterWindow
 class WriterRoom:
     """The room of one writer; `wake` whenever something about its adds has changed."""
 
+    __slots__ = ("_adds", "_on_raised", "_unanswered_bytes_max", "waiters", "window")
+
     def __init__(
         self,
         adds: Adds,

@@ -71,6 +71,8 @@ class MarkerVerdict(enum.Enum):
 class OpenTransactions:
     """The transactions of one partition. `count_max` bounds memory and snapshots."""
 
+    __slots__ = ("_closing", "_coordinators", "_count_max", "_open")
+
     _closing: _Closing | None
     """Transactions whose marker is not confirmed; None: there are none."""
 
