@@ -58,8 +58,8 @@ class Room(Protocol):
         ...
 
     @property
-    def is_alone(self) -> bool:
-        """Whether no other writer of this process has added anything recently."""
+    def is_shared(self) -> bool:
+        """Whether a writer of this process that adds little has added something recently."""
         ...
 
     def on_free(self, call: Callable[[], None]) -> None:

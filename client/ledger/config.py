@@ -95,11 +95,11 @@ class LedgerClientConfig:
     )
     writer_shared_delay_ms: int = setting(
         2,
-        "While other ledgers are written too, a writer may have only as much unconfirmed as is"
-        " confirmed within this time, or within one and a quarter times the shortest time that"
-        " bookies need for an entry, if that is longer. Entries of the others wait about that long"
-        " for those of a busy writer. Too low: one busy ledger beside idle ones is slower; too"
-        " high: the others wait.",
+        "While a ledger is written too whose rate is at most an eighth of the busiest one's, a"
+        " writer may have only as much unconfirmed as is confirmed within this time, or within one"
+        " and a quarter times the shortest time that bookies need for an entry, if that is longer."
+        " Entries of that ledger wait about that long for those of a busy writer. Too low: a busy"
+        " ledger beside idle ones is slower; too high: they wait.",
         at_least=1,
     )
     writer_shared_bytes_min: int = setting(

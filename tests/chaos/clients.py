@@ -15,6 +15,9 @@ from tests.chaos.nodes import Node
 
 _SAYING_S = 1.0
 
+HUNG = "Timeout (0:01:00)!"
+"""How `faulthandler` begins what it writes about a call that did not return in time."""
+
 
 class Client(NamedTuple):
     """A client's process and its notes."""
@@ -77,6 +80,12 @@ class ClientProcesses:
             if client.node.is_running and not client.node.is_paused:
                 os.kill(client.node.pid, signal.SIGQUIT)
         time.sleep(_SAYING_S)
+
+    def hung(self) -> int:
+        """Return how often a call of a client's library did not return, which ended the client:
+        its log says where it was."""
+        logs = (self._folder / f"{client.node.name}.log" for client in self.all)
+        return sum(log.read_text(errors="replace").count(HUNG) for log in logs if log.exists())
 
     def lines(self, role: str) -> list[str]:
         """Return what clients of a role noted, whole lines only."""

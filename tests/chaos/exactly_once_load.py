@@ -30,6 +30,10 @@ PARTITIONS = 3
 GROUP = "copiers"
 _TIMEOUT_S = 30.0
 _GIVE_UP_S = 50.0
+_HUNG_S = 60.0
+"""A call that has not returned after this long, twice its own timeout, ends the process. Otherwise
+one such call keeps the whole group waiting, for a member that sends heartbeats and does not rejoin:
+for librdkafka's `max.poll.interval.ms`, five minutes."""
 _TRANSACTION_TIMEOUT_MS = 10_000
 _SESSION_TIMEOUT_MS = 6_000
 _SOCKET_TIMEOUT_MS = 10_000
@@ -74,7 +78,11 @@ class Load:
     def transactional(self) -> Producer:
         """Return a producer whose transactional id is this process's, for all its lives."""
         producer = self.producer(
-            **{"transactional.id": self.name, "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS}
+            **{
+                "transactional.id": self.name,
+                "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+                "debug": "eos",  # to see what a call waits for that does not return
+            }
         )
         _until_it_works(producer.init_transactions)
         return producer
@@ -129,12 +137,17 @@ def waits_for(figures: str, topic: str) -> str:
 def _until_it_works(step: Any, *arguments: Any) -> None:
     """Take a step of a transaction; again while librdkafka says that it may, for a minute.
 
-    Raises KafkaException when the transaction has to be aborted, or the producer given up.
+    Raises KafkaException when the transaction has to be aborted, or the producer given up. Ends the
+    process if a step does not return, and says where it was.
     """
     give_up_s = time.monotonic() + _GIVE_UP_S
     while True:
         try:
-            step(*arguments, _TIMEOUT_S)
+            faulthandler.dump_traceback_later(_HUNG_S, exit=True)
+            try:
+                step(*arguments, _TIMEOUT_S)
+            finally:
+                faulthandler.cancel_dump_traceback_later()
         except KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > give_up_s:
                 raise

@@ -90,6 +90,7 @@ class ClusterRun(ABC):
             "by_class": dict(sorted(campaign.counts.items())),
             "without_victim": dict(sorted(campaign.missed.items())),
             "clients_restarted": self._clients.restarts,
+            "clients_hung": self._clients.hung(),
             **figures,
             "anomalies": [*anomalies, *figures.get("anomalies", ())],
         }

@@ -242,7 +242,7 @@ class FakeWriter:
         self.last_add_pushed = EntryId(-1)
         self.length = 0
         self.in_flight_bytes = 0
-        self.is_alone = False
+        self.is_shared = True
         self.error: LedgerError | None = None
         self.suspended: list[BookieId] = []
         self.lost_members: list[BookieId] = []

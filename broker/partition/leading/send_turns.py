@@ -30,9 +30,9 @@ class SendTurns:
         self._turn: SendTurn[Sender] = SendTurn(bytes_max)
         self._is_planned = False
 
-    def admits(self, sender: Sender, size: int, *, is_alone: bool) -> bool:
+    def admits(self, sender: Sender, size: int, *, is_shared: bool) -> bool:
         """Whether a large entry may be sent now; if not, its sender is called in a later turn."""
-        is_admitted = self._turn.admits(sender, size, is_alone=is_alone)
+        is_admitted = self._turn.admits(sender, size, is_shared=is_shared)
         if not is_admitted:
             self._plan()
         return is_admitted

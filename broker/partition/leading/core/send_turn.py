@@ -5,9 +5,10 @@ handles anything else: about a millisecond per MB. A partition that is written a
 several MB ready whenever bookies answer, and all other requests would wait for all of it, each of
 the four times that they pass through the loop.
 
-    TURN-ALONE  the entries of the only partition that is being written are sent at once, unless
-                others still wait in line: more turns would make smaller group commits at bookies,
-                and more of them.
+    TURN-ALONE  while no partition is being written that writes little, all entries are sent at
+                once, unless others still wait in line: more turns would make smaller group commits
+                at bookies, and more of them, and partitions that are equally busy wait for each
+                other anyhow.
     TURN-SMALL  a small entry is sent at once, whatever else is sent in the same turn.
     TURN-LARGE  the large entries of all partitions share `bytes_max` per turn; the first one is
                 sent however large it is.
@@ -48,13 +49,13 @@ class SendTurn(Generic[T]):
         """Whether any partition waits for the next turn."""
         return bool(self._line)
 
-    def admits(self, sender: T, size: int, *, is_alone: bool) -> bool:
+    def admits(self, sender: T, size: int, *, is_shared: bool) -> bool:
         """Whether a large entry may be sent in this turn; if not, its sender is now in line.
 
-        `is_alone`: no other partition has written anything recently.
+        `is_shared`: a partition that writes little has written something recently.
         """
         is_served = sender is self._served
-        fits = is_alone or not self.sent_bytes or self.sent_bytes + size <= self._bytes_max
+        fits = not is_shared or not self.sent_bytes or self.sent_bytes + size <= self._bytes_max
         if fits and (is_served or not self._line):
             self._has_sent = is_served
             return True

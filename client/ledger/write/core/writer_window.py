@@ -2,17 +2,24 @@
 
 What a writer sends waits at the bookies in the order in which it came, whichever ledger it is for.
 A full window is many times what bookies need to be busy, and all of it stands before an entry of a
-ledger that has one a second. So a writer that is not alone has a window of its own measure: what
-was confirmed of it in the time that a confirmation takes when nothing waits. More would wait, and
-others behind it. That time is the least that was seen lately, and the window a quarter larger: if
-the bookies can do more, more is confirmed, and it grows. (So does congestion control by delay:
-Vegas, BBR.)
+ledger that has one a second. So while there is such a ledger, every writer has a window of its own
+measure: what was confirmed of it in the time that a confirmation takes when nothing waits. More
+would wait, and others behind it. That time is the least that was seen lately, and the window a
+quarter larger: if the bookies can do more, more is confirmed, and it grows. (So does congestion
+control by delay: Vegas, BBR.)
 
-    WINDOW-ALONE   a writer with nobody beside it has the whole window. Who begins where somebody
-                   else ends, as the next ledger of a partition does, is not beside anybody: only
-                   a writer that adds again after another one shows that there are two.
-    WINDOW-SHARED  otherwise it has what is confirmed within `target_s`, or, if that is longer,
-                   within the least time of late and a quarter, and never less than
+    WINDOW-ALONE   while nobody adds little beside others, a writer has the whole window. Several
+                   that are equally busy wait for each other whatever their windows are, and the
+                   more bookies are given at a time, the fewer syncs and answers it needs.
+    WINDOW-MEET    when a writer meets others, after a time alone, it is not known yet who adds
+                   little: until rates are, somebody does. Who begins where somebody else ends, as
+                   the next ledger of a partition does, meets nobody: only a writer that adds
+                   again after another one shows that there are two.
+    WINDOW-LITTLE  a writer adds little whose rate is at most an eighth of the busiest one's, taken
+                   over a second or longer. A ledger that has just begun has no rate yet: it may
+                   be the next one of a busy partition.
+    WINDOW-SHARED  otherwise a writer has what is confirmed within `target_s`, or, if that is
+                   longer, within the least time of late and a quarter, and never less than
                    `shared_bytes_min`, so that a slow moment does not stop it.
 """
 
@@ -24,32 +31,81 @@ _INTERVAL_S: Final = 0.02
 """Over this long the rate of confirmations is taken."""
 
 _ACTIVE_S: Final = 5.0
-"""Who added something this long ago still counts as writing."""
+"""Who added little this long ago still counts."""
+
+_RATE_S: Final = 1.0
+"""Over this long, at least, the rate of a writer's adds is taken."""
+
+_LITTLE_PART: Final = 8
+
+_MEETING_S: Final = 3.0
+"""Writers that meet need this long until the rates of all are known: two of the above, and more."""
 
 _GROWTH: Final = 1.25
 
 _LEAST_S: Final = 5.0
-"""The least time is that of as much, and of as much before."""
+"""The least time, and the highest rate, is that of as much, and of as much before."""
 
 _UNKNOWN_S: Final = float("inf")
 
 
 class ActiveWriters:
-    """Whether several writers of a process are adding, or one alone."""
+    """Which writers of a process add, and whether one of them adds little."""
 
-    __slots__ = ("current", "last_return_s")
+    __slots__ = ("_busiest", "_busiest_until_s", "_last_return_s", "current", "last_little_s")
 
     def __init__(self) -> None:
         self.current: object = None
         """Who added last."""
-        self.last_return_s = float("-inf")
-        """When somebody was back who had added before somebody else did."""
+        self.last_little_s = float("-inf")
+        """When somebody last added who adds little, as far as is known."""
+        self._last_return_s = float("-inf")
+        self._busiest = [0.0, 0.0]
+        """Highest rate of this span and of the one before, in bytes a second."""
+        self._busiest_until_s = float("-inf")
 
-    def change(self, writer: object, now_s: float, *, is_new: bool) -> None:
-        """Somebody adds who is not `current`; `is_new`: its first entry."""
-        if not is_new:
-            self.last_return_s = now_s
-        self.current = writer
+    def on_return(self, now_s: float) -> None:
+        """Somebody adds again after somebody else did."""
+        if now_s - self._last_return_s >= _ACTIVE_S:
+            begun_s = now_s - _ACTIVE_S + _MEETING_S
+            self.last_little_s = max(self.last_little_s, begun_s)
+        self._last_return_s = now_s
+
+    def is_little(self, bytes_per_s: float, now_s: float) -> bool:
+        """Take in a writer's rate; return whether it adds little."""
+        if now_s >= self._busiest_until_s:
+            self._busiest = [0.0, self._busiest[0]]
+            self._busiest_until_s = now_s + _LEAST_S
+        self._busiest[0] = max(self._busiest[0], bytes_per_s)
+        return bytes_per_s * _LITTLE_PART <= max(self._busiest)
+
+
+class AddRate:
+    """How fast one writer adds, and whether that is little beside the busiest one."""
+
+    __slots__ = ("_active_writers", "_bytes", "_since_s", "is_little")
+
+    def __init__(self, active_writers: ActiveWriters) -> None:
+        self._active_writers = active_writers
+        self._bytes = 0
+        """Length of the ledger when the rate was taken last; 0: it was not yet."""
+        self._since_s = float("-inf")
+        self.is_little = False
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it has added something before."""
+        return self._bytes > 0
+
+    def on_add(self, pushed_bytes: int, now_s: float) -> None:
+        """With an entry that is sent now the ledger has so many bytes."""
+        took_s = now_s - self._since_s
+        if took_s < _RATE_S:
+            return
+        if self._bytes:
+            rate = (pushed_bytes - self._bytes) / took_s
+            self.is_little = self._active_writers.is_little(rate, now_s)
+        self._bytes, self._since_s = pushed_bytes, now_s
 
 
 class WriterWindow:
@@ -62,6 +118,7 @@ class WriterWindow:
         "_least_until_s",
         "_mark_bytes",
         "_mark_s",
+        "_rate",
         "_shared_bytes",
         "_shared_bytes_min",
         "_target_s",
@@ -83,7 +140,7 @@ class WriterWindow:
         self.size = bytes_max
         """Payload bytes that may be unconfirmed now."""
         self.is_shared = False
-        """Whether others have added something of late, as far as was looked."""
+        """Whether somebody has added little of late, as far as was looked."""
         self._active_writers = active_writers
         self._bytes_max = bytes_max
         self._shared_bytes_min = min(shared_bytes_min, bytes_max)
@@ -91,6 +148,7 @@ class WriterWindow:
         self._target_s = target_s
         self._mark_bytes = 0
         self._mark_s = float("-inf")
+        self._rate = AddRate(active_writers)
         self.wants_time = False
         """Whether to tell of the next entry by `begin`: one at a time is timed, beside others."""
         self._timed_bytes = 0
@@ -100,9 +158,16 @@ class WriterWindow:
         """Of this span and of the one before."""
         self._least_until_s = float("-inf")
 
-    def on_others(self, now_s: float, *, is_new: bool) -> None:
-        """An entry is sent now, before which somebody else added one; `is_new`: it is the first."""
-        self._active_writers.change(self, now_s, is_new=is_new)
+    def on_others(self, pushed_bytes: int, now_s: float) -> None:
+        """An entry is sent now, before which somebody else added one; with it the ledger has so
+        many bytes."""
+        active, rate = self._active_writers, self._rate
+        active.current = self
+        if rate.is_begun:
+            active.on_return(now_s)
+        rate.on_add(pushed_bytes, now_s)
+        if rate.is_little:
+            active.last_little_s = now_s
         self._look(now_s)
 
     def begin(self, pushed_bytes: int, now_s: float) -> None:
@@ -128,8 +193,8 @@ class WriterWindow:
         self.wants_time = self.is_shared and not self._timed_bytes
 
     def _look(self, now_s: float) -> None:
-        """Look whether more than one writer added something lately."""
-        self.is_shared = now_s - self._active_writers.last_return_s < _ACTIVE_S
+        """Look whether somebody added little lately."""
+        self.is_shared = now_s - self._active_writers.last_little_s < _ACTIVE_S
         self.size = self._shared_bytes if self.is_shared else self._bytes_max
 
     def _note(self, took_s: float, now_s: float) -> None:

@@ -90,7 +90,7 @@ def test_a_partition_that_is_written_alone_hands_all_over_in_one_turn() -> None:
         world = World(shared_entry_bytes_max=0)
         broker, hot, _ = await two_partitions(world)
         for writer in broker.ledgers.writers:
-            writer.is_alone = True
+            writer.is_shared = False
         watch = Watch(broker)
         appends = [hot.append(large(number)) for number in range(COUNT)]
         assert await watch.turns() == [[COUNT, 0]]
@@ -137,7 +137,7 @@ def test_what_one_raises_keeps_nobody_waiting() -> None:
         turns, behind = SendTurns(), Counts()
         turns.on_sent(TURN_BYTES_MAX)
         for sender in (Raises(), behind):
-            assert not turns.admits(sender, TURN_BYTES_MAX, is_alone=False)
+            assert not turns.admits(sender, TURN_BYTES_MAX, is_shared=True)
         await settle()
         assert behind.turns == 1
         assert len(raised) == 1
@@ -151,7 +151,7 @@ def test_turns_are_as_large_as_is_said(bytes_max: int) -> None:
     async def scenario() -> None:
         turns, sender = SendTurns(bytes_max), Counts()
         count = 0
-        while turns.admits(sender, LARGE_BYTES, is_alone=False):
+        while turns.admits(sender, LARGE_BYTES, is_shared=True):
             turns.on_sent(LARGE_BYTES)
             count += 1
         assert count == max(1, bytes_max // LARGE_BYTES)

@@ -12,8 +12,8 @@ from broker.partition.leading.core.send_turn import SendTurn
 MAX = 1000
 
 
-def send(turn: SendTurn[str], sender: str, size: int, *, is_alone: bool = False) -> bool:
-    admitted = turn.admits(sender, size, is_alone=is_alone)
+def send(turn: SendTurn[str], sender: str, size: int, *, is_shared: bool = True) -> bool:
+    admitted = turn.admits(sender, size, is_shared=is_shared)
     if admitted:
         turn.on_sent(size)
     return admitted
@@ -51,16 +51,16 @@ def test_one_larger_than_a_turn_goes_alone() -> None:
 
 def test_who_writes_alone_sends_all_that_it_has_at_once_and_others_find_the_turn_full() -> None:
     turn: SendTurn[str] = SendTurn(MAX)
-    assert all(send(turn, "a", MAX, is_alone=True) for _ in range(5))
+    assert all(send(turn, "a", MAX, is_shared=False) for _ in range(5))
     assert not turn.is_waited_for
     assert not send(turn, "b", 1)
 
 
-def test_nobody_is_alone_while_others_are_in_line() -> None:
+def test_all_take_turns_while_others_are_in_line() -> None:
     turn: SendTurn[str] = SendTurn(MAX)
     assert send(turn, "a", MAX)
     assert not send(turn, "b", 100)
-    assert not send(turn, "a", 1, is_alone=True)
+    assert not send(turn, "a", 1, is_shared=False)
     assert served(turn, {"a": [1], "b": [100]}) == ["b", "a"]
 
 
@@ -160,7 +160,7 @@ def troubles(turn: SendTurn[str], seed: int) -> list[str]:
 class Unbounded(SendTurn[str]):
     """Plants: without TURN-LARGE."""
 
-    def admits(self, sender: str, size: int, *, is_alone: bool) -> bool:
+    def admits(self, sender: str, size: int, *, is_shared: bool) -> bool:
         return True
 
 
@@ -175,17 +175,17 @@ class NewestFirst(SendTurn[str]):
 class SameAgain(SendTurn[str]):
     """Plants: who has more stays the first in line."""
 
-    def admits(self, sender: str, size: int, *, is_alone: bool) -> bool:
+    def admits(self, sender: str, size: int, *, is_shared: bool) -> bool:
         self._has_sent = False
-        return super().admits(sender, size, is_alone=is_alone)
+        return super().admits(sender, size, is_shared=is_shared)
 
 
 class Impatient(SendTurn[str]):
     """Plants: whose entry does not fit into the rest of a turn joins the end of the line."""
 
-    def admits(self, sender: str, size: int, *, is_alone: bool) -> bool:
+    def admits(self, sender: str, size: int, *, is_shared: bool) -> bool:
         self._has_sent = True
-        return super().admits(sender, size, is_alone=is_alone)
+        return super().admits(sender, size, is_shared=is_shared)
 
 
 @pytest.mark.parametrize("seed", range(5))
