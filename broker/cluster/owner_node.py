@@ -67,6 +67,8 @@ NOTHING_READ: Final = OwnerClaim(None)
 class OwnerNode:
     """One partition's owner ephemeral, as used by one broker."""
 
+    __slots__ = ("_may_be_ours", "_me", "_requests", "path")
+
     def __init__(self, requests: GroupedRequests, topic: TopicInfo, index: int, me: Owner) -> None:
         self._requests = requests
         self._me = me

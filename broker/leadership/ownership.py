@@ -23,6 +23,7 @@ from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.cluster.owner_node import Owner, OwnerClaim, OwnerNode
 from broker.errors import BrokerError
 from broker.leadership.partitions import Partitions
+from broker.leadership.task_event import TaskEvent
 from broker.partition.log_services import LogServices
 from broker.partition.opening import Opening
 from broker.partition.partition import Partition
@@ -180,6 +181,18 @@ class Ownership:
 class _PartitionOwnership:
     """One partition that this broker should lead, or should have led; owns its task."""
 
+    __slots__ = (
+        "_first_topic",
+        "_index",
+        "_must_check_owner",
+        "_ownership",
+        "_partition",
+        "_wake",
+        "key",
+        "task",
+        "topic",
+    )
+
     def __init__(self, ownership: Ownership, topic: TopicInfo, index: int) -> None:
         self.key = (topic.topic_id, index)
         self.topic: TopicInfo | None = topic
@@ -187,7 +200,7 @@ class _PartitionOwnership:
         self._ownership = ownership
         self._first_topic = topic
         self._index = index
-        self._wake = asyncio.Event()
+        self._wake = TaskEvent()
         """Set when `topic` or the owner node has changed, or leadership has ended."""
         self._must_check_owner = False
         """Whether the owner node may have changed since it was last read."""

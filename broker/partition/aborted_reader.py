@@ -36,6 +36,8 @@ _BLOCKS_MAX: Final = 32
 class AbortedReader:
     """Looks up aborted transactions of one partition under one leader."""
 
+    __slots__ = ("_active", "_blocks", "_indexes", "_own", "_pages", "_read_entry")
+
     def __init__(
         self,
         pages: SegmentPages,

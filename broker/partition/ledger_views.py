@@ -42,6 +42,8 @@ async def replay_ledger(reader: Reader, limits: LogLimits, now_ms: int) -> Ledge
 class LedgerView:
     """Searches and reads one ledger."""
 
+    __slots__ = ("_ahead", "_inside", "_limits", "_offsets", "_timestamps", "reader")
+
     def __init__(
         self,
         reader: Reader,

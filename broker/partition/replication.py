@@ -25,6 +25,8 @@ class ActiveLedger(Protocol):
 class Replication:
     """Compares the active ledger's bookies with those that are available."""
 
+    __slots__ = ("_active", "_is_open")
+
     def __init__(self, active: ActiveLedger, is_open: Callable[[], bool]) -> None:
         """`is_open`: whether the partition accepts appends."""
         self._active = active

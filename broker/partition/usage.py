@@ -9,6 +9,8 @@ from client.log.segments import SegmentList
 class LogUsage:
     """Bytes and transactions of one led partition."""
 
+    __slots__ = ("_leader",)
+
     def __init__(self, leader: PartitionLeader) -> None:
         self._leader = leader
 

@@ -46,6 +46,7 @@ from client.ledger.read.reader import LedgerReader
 from client.ledger.read.tail import TailView
 from client.ledger.recovery_run import RecoveryRun
 from client.ledger.stats import LedgerStats
+from client.ledger.write.add_pipeline import add_rules
 from client.ledger.write.core.writer_window import ActiveWriters
 from client.ledger.write.hole_marks import HoleMarks
 from client.ledger.write.writer import LedgerWriter
@@ -119,6 +120,7 @@ class LedgerClient:
             self.stats,
             BatchAbility(),
             self.memory,
+            add_rules(self._config),
             ActiveWriters(),
         )
         self._ids = LedgerIds(store, self._nodes, root)

@@ -9,6 +9,7 @@ from client.ledger.bookies.bookie_choice import BookieChoice
 from client.ledger.bookies.bookies import BookieSet
 from client.ledger.bookies.core.bookie_health import BookieHealth
 from client.ledger.config import LedgerClientConfig
+from client.ledger.core.adds import AddRules
 from client.ledger.ledger_nodes import LedgerNodes
 from client.ledger.read.batch_ability import BatchAbility
 from client.ledger.stats import LedgerStats
@@ -29,5 +30,7 @@ class LedgerContext(NamedTuple):
     batches: BatchAbility
     memory: HeldMemory
     """Where writers count what they hold."""
+    add_rules: AddRules
+    """Of all writers."""
     active_writers: ActiveWriters
     """Whether several of them write."""

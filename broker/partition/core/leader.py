@@ -48,7 +48,6 @@ Rules, by the names that TAKEOVER.md and the tests use:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Final, assert_never
 
@@ -142,7 +141,7 @@ class PartitionLeader:
         self._name = name
         self._version = version
         self._limits = SegmentLimits()
-        self._asked: deque[Change] = deque()
+        self._asked: list[Change] = []
         self._change: Change | None = None
         """The change in progress."""
         self._wanted = segments
@@ -310,7 +309,7 @@ class PartitionLeader:
     def _begin_next(self, now: Now) -> Effects:
         effects: list[Effect] = []
         while self._change is None and self._asked:
-            self._change = self._asked.popleft()
+            self._change = self._asked.pop(0)
             effects += self._begin(self._change, now)
         return effects
 

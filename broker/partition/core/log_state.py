@@ -65,6 +65,23 @@ from client.wire.kafka.batches.records import (
 class LogState:
     """Accepts, orders and confirms the appends of one partition under one leader."""
 
+    __slots__ = (
+        "_accumulator",
+        "_gaps",
+        "_is_send_planned",
+        "_leader_epoch",
+        "_name",
+        "active",
+        "batch_limits",
+        "fold",
+        "has_own_snapshot",
+        "held",
+        "limits",
+        "offsets",
+        "producers",
+        "queue",
+    )
+
     def __init__(
         self,
         name: str,

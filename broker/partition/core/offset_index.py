@@ -26,6 +26,8 @@ class SparseIndex:
     Keys never decrease with the entry id. Memory: 16 bytes per position.
     """
 
+    __slots__ = ("_entries", "_keys", "_point_count_max")
+
     def __init__(self, point_count_max: int = POINT_COUNT_MAX) -> None:
         self._point_count_max = point_count_max
         self._keys = array("q")

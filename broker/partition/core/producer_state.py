@@ -76,6 +76,8 @@ class _Producer:
 class ProducerState:
     """All producers of one partition. `producer_count_max` bounds memory and snapshots."""
 
+    __slots__ = ("_expiration_ms", "_on_forgotten", "_pinned", "_producer_count_max", "_producers")
+
     def __init__(
         self,
         *,

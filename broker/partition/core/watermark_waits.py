@@ -17,6 +17,8 @@ Call = Callable[[], None]
 class WatermarkWaits:
     """One-shot waits on one growing number."""
 
+    __slots__ = ("_arrivals", "_calls", "_heap")
+
     def __init__(self) -> None:
         self._heap: list[tuple[int, int]] = []
         self._calls: dict[int, Call] = {}
@@ -60,6 +62,8 @@ class WatermarkWaits:
 
 class ReadableWaits:
     """Waits on the two offsets that bound reads."""
+
+    __slots__ = ("confirmed", "stable")
 
     def __init__(self) -> None:
         self.confirmed = WatermarkWaits()

@@ -56,6 +56,8 @@ class RoomWaits:
 class Admission:
     """Decides which batches may be appended to one partition now, and which have to wait."""
 
+    __slots__ = ("_clock", "_is_planned", "_leader", "_loop", "_waits")
+
     def __init__(self, leader: PartitionLeader, clock: Clock) -> None:
         self._leader = leader
         self._clock = clock

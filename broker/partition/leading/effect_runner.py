@@ -7,7 +7,6 @@ current ones. If an effect fails, the remaining ones are carried out together wi
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 
 from broker.partition.core.leader_effects import PLAN, SEND, Effect, Effects
@@ -15,6 +14,8 @@ from broker.partition.core.leader_effects import PLAN, SEND, Effect, Effects
 
 class EffectRunner:
     """The effects of one leader."""
+
+    __slots__ = ("_carry_out", "_is_running", "_loop", "_on_turn_over", "_queue", "_send", "now_s")
 
     def __init__(
         self,
@@ -30,7 +31,7 @@ class EffectRunner:
         self._loop = asyncio.get_running_loop()
         self.now_s = self._loop.time
         """The loop's time, for intervals."""
-        self._queue: deque[Effect] = deque()
+        self._queue: list[Effect] = []  # short: a deque takes 760 bytes in each idle partition
         self._is_running = False
 
     def plan(self) -> None:
@@ -56,9 +57,9 @@ class EffectRunner:
             for effect in rest:
                 self._carry_out(effect)
             while queue:
-                self._carry_out(queue.popleft())
+                self._carry_out(queue.pop(0))
         except BaseException:
-            queue.extendleft(reversed([*rest]))  # the next call carries them out
+            queue[:0] = rest  # the next call carries them out
             raise
         finally:
             self._is_running = False

@@ -21,6 +21,18 @@ from client.histogram import Stopwatch
 class EntrySender:
     """Sends the waiting entries of `LogState` to the current ledger."""
 
+    __slots__ = (
+        "_awaited",
+        "_log",
+        "_memory",
+        "_now_s",
+        "_on_added",
+        "_on_refused",
+        "_turns",
+        "_unsent_bytes",
+        "steps",
+    )
+
     def __init__(
         self,
         log: LogState,
@@ -65,7 +77,7 @@ class EntrySender:
             if not room.is_free:
                 self._await_room(writer)
                 return
-            size = queue.waiting[0].size
+            size = queue.next_size
             if size > LARGE_BYTES and not self._turns.admits(self, size, is_shared=room.is_shared):
                 return
             entry = queue.take()

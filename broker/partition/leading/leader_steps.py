@@ -54,6 +54,17 @@ _LOG = logging.getLogger(__name__)
 class LeaderSteps:
     """The segment list of a led partition, and the ledgers that it writes."""
 
+    __slots__ = (
+        "_on_outcome",
+        "_services",
+        "_tasks",
+        "_writers",
+        "index",
+        "node",
+        "topic",
+        "writer",
+    )
+
     def __init__(
         self,
         services: LogServices,

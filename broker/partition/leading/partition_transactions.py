@@ -56,6 +56,17 @@ _LONG_MS: Final = 60_000
 class PartitionTransactions:
     """Held batches, markers and open transactions of one led partition."""
 
+    __slots__ = (
+        "_append",
+        "_leader",
+        "_proofs",
+        "_reported",
+        "_run",
+        "_services",
+        "_steps",
+        "_tasks",
+    )
+
     def __init__(
         self,
         services: LogServices,

@@ -16,6 +16,8 @@ from client.ids import BookieId
 class Holes:
     """The account of one ledger handle."""
 
+    __slots__ = ("_has_news", "counts")
+
     def __init__(self) -> None:
         self.counts: dict[BookieId, int] = {}
         """How many confirmed entries each bookie lacks, as far as known."""

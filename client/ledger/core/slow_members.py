@@ -17,7 +17,6 @@ has no such rule.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import NamedTuple
 
 from client.ids import BookieId, EntryId
@@ -39,8 +38,9 @@ class SlowMembers:
     def __init__(self, limits: SlowLimits) -> None:
         self._limits = limits
         self._behind_since_s: dict[BookieId, float] = {}
-        self._confirmed: deque[tuple[float, EntryId]] = deque()
-        """What was the LAC when one looked: the newest that is `lag_s` old, and all after it."""
+        self._confirmed: list[tuple[float, EntryId]] = []
+        """What was the LAC when one looked, a few times per `lag_s`: the newest that is `lag_s`
+        old, and all after it."""
 
     def look(
         self, oldest: EntryId, lac: EntryId, awaited: tuple[BookieId, ...], now_s: float
@@ -52,7 +52,7 @@ class SlowMembers:
         confirmed = self._confirmed
         confirmed.append((now_s, lac))
         while len(confirmed) > 1 and now_s - confirmed[1][0] >= self._limits.lag_s:
-            confirmed.popleft()
+            del confirmed[0]
         then_s, lac_then = confirmed[0]
         is_behind = now_s - then_s >= self._limits.lag_s and oldest <= lac_then
         since_s = self._behind_since_s

@@ -67,6 +67,8 @@ class LedgerView(Protocol):
 class LedgerReader:
     """Reads one ledger. Made by `LedgerClient` and `LedgerWriter`."""
 
+    __slots__ = ("_codec", "_context", "_view", "_window_bytes", "_window_entries", "ledger_id")
+
     def __init__(
         self,
         ledger_id: LedgerId,

@@ -63,6 +63,24 @@ _LOOKS: Final = 4
 class AddPipeline:
     """The adds of one writer. `adds` is for reading; its inputs come from here only."""
 
+    __slots__ = (
+        "_codec",
+        "_context",
+        "_explicit_lac",
+        "_is_listening",
+        "_look_s",
+        "_loop",
+        "_master_key",
+        "_members",
+        "_memory",
+        "_reports",
+        "_timer",
+        "adds",
+        "changes",
+        "ledger_id",
+        "room",
+    )
+
     def __init__(
         self,
         codec: EntryCodec,
@@ -76,7 +94,7 @@ class AddPipeline:
         self._context = context
         self._loop = asyncio.get_running_loop()
         config = context.config
-        metadata, rules = current.metadata, _rules(config)
+        metadata, rules = current.metadata, context.add_rules
         self._look_s = _look_s(rules)
         """How often to look whether something takes too long; 0: never."""
         self.adds = Adds(metadata.last_fragment.ensemble, metadata.schedule, rules=rules)
@@ -314,7 +332,8 @@ def _ignore_answer(request: Request, answer: Response | LedgerError) -> None:
     """An explicit LAC is a hint: nobody waits for it."""
 
 
-def _rules(config: LedgerClientConfig) -> AddRules:
+def add_rules(config: LedgerClientConfig) -> AddRules:
+    """Return the rules that writers with these settings follow."""
     return AddRules(
         delay_change=config.delay_ensemble_change,
         quorum_timeout_s=config.add_quorum_timeout_ms / 1000 or None,

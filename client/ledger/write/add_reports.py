@@ -7,7 +7,6 @@ else has his turn, and the writer fails, for its owner cannot take what becomes 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from client import callbacks
@@ -23,14 +22,16 @@ OnDone = Callable[[EntryId, LedgerError | None], None]
 class AddReports:
     """The callbacks of one writer's adds."""
 
+    __slots__ = ("_callbacks", "_due", "_is_telling", "_on_raised", "_stats")
+
     def __init__(self, stats: LedgerStats, on_raised: Callable[[LedgerError], None]) -> None:
         """`on_raised`: ends the writer, with this error."""
         self._stats = stats
         self._on_raised = on_raised
         self._callbacks: dict[int, OnDone] = {}
         """By entry id; one per add that was not told yet."""
-        self._due: deque[tuple[Iterator[int], LedgerError | None]] = deque()
-        """Runs of entries to tell; an iterator has moved on before each call."""
+        self._due: list[tuple[Iterator[int], LedgerError | None]] = []
+        """Runs of entries to tell, few; an iterator has moved on before each call."""
         self._is_telling = False
 
     def expect(self, entry_id: EntryId, on_done: OnDone) -> None:
@@ -63,7 +64,7 @@ class AddReports:
                 except callbacks.RAISED as raised:
                     callbacks.failed(callbacks.Kind.ADD_DONE, raised)
                     failure = failure or _untaken(entry_id, raised)
-            self._due.popleft()
+            del self._due[0]
         self._is_telling = False
         if failure is not None:
             self._on_raised(failure)

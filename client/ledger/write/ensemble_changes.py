@@ -26,6 +26,17 @@ log = logging.getLogger(__name__)
 class EnsembleChanges:
     """The changes of one writer."""
 
+    __slots__ = (
+        "_adds",
+        "_context",
+        "_count",
+        "_ledger_id",
+        "_on_changed",
+        "_on_failed",
+        "_task",
+        "current",
+    )
+
     def __init__(
         self,
         ledger_id: LedgerId,

@@ -20,6 +20,8 @@ from client.ids import NO_ENTRY, EntryId
 class ExplicitLac:
     """The timer of one writer. It runs only after something was confirmed."""
 
+    __slots__ = ("_interval_s", "_lac", "_loop", "_send", "_sent", "_timer")
+
     def __init__(
         self, interval_s: float, lac: Callable[[], EntryId], send: Callable[[EntryId], None]
     ) -> None:

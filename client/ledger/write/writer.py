@@ -241,6 +241,8 @@ class LedgerWriter:
 class _OwnView:
     """The writer's own view of its ledger: always fresh."""
 
+    __slots__ = ("_writer",)
+
     def __init__(self, writer: LedgerWriter) -> None:
         self._writer = writer
 

@@ -8,7 +8,6 @@ still to answer have a limit each, the former a smaller one beside other writers
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 
 from client import callbacks
@@ -20,6 +19,8 @@ from client.ledger.write.core.writer_window import ActiveWriters, WriterWindow
 
 class WriterRoom:
     """The room of one writer; `wake` whenever something about its adds has changed."""
+
+    __slots__ = ("_adds", "_on_raised", "_unanswered_bytes_max", "waiters", "window")
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class WriterRoom:
         )
         self._unanswered_bytes_max = config.writer_unanswered_bytes_max
         self._on_raised = on_raised
-        self.waiters: deque[asyncio.Future[None]] = deque()
+        self.waiters: list[asyncio.Future[None]] = []
 
     @property
     def is_free(self) -> bool:
@@ -82,7 +83,7 @@ class WriterRoom:
 
     def wake(self) -> None:
         """Something about the adds has changed: let everybody look who waits."""
-        while self.waiters:
-            waiter = self.waiters.popleft()
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)

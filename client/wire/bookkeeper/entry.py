@@ -148,6 +148,8 @@ def _digest_of(digest_type: DigestType, password: bytes) -> Digest:
 class EntryCodec:
     """Seals and opens the entries and LAC packets of one ledger."""
 
+    __slots__ = ("_digest", "digest_type", "ledger_id", "overhead")
+
     def __init__(self, ledger_id: LedgerId, digest_type: DigestType, password: bytes) -> None:
         self.ledger_id = ledger_id
         self.digest_type = digest_type

@@ -112,12 +112,8 @@ class HeldBytes:
         log = partition._leader.log
         queue, limit = log.queue, log.limits.in_flight_bytes_max
         sizes = [append.size for append in (*queue.appends(), *log._accumulator)]
-        others = sum(
-            entry.size
-            for entries in (queue._pending, queue.waiting, queue._held)
-            for entry in entries
-            if not entry.appends
-        )
+        entries = [*(queue._entries or ())]
+        others = sum(entry.size for entry in entries if not entry.appends)
         held = sum(sizes)
         if len(partition.admission._waits):
             self._world.oracle.count("looks at full partitions")
@@ -125,7 +121,7 @@ class HeldBytes:
             self._fail("B2", f"counts {log.in_flight_bytes} bytes, holds {held + others}")
         if held > limit and len(sizes) > 1:
             self._fail("B2", f"{partition.name} holds {held} bytes, the limit is {limit}")
-        waiting = sum(a.size for e in (*queue.waiting, *queue._held) for a in e.appends)
+        waiting = sum(a.size for e in entries[queue.sent_count :] for a in e.appends)
         return waiting + log._accumulator.size_bytes + self._look_at_writer(partition)
 
     def _look_at_writer(self, partition: Partition) -> int:

@@ -154,10 +154,9 @@ def no_drain_at_roll(patch: Any) -> None:
 
     def release(self: AppendQueue) -> None:
         self._holding = False
-        self._waiting.extend(self._held)
-        self._held.clear()
+        self.waiting = len(self) - self.sent_count
 
-    patch(AppendQueue, "is_drained", property(lambda self: not self._waiting))
+    patch(AppendQueue, "is_drained", property(lambda self: not self.waiting))
     patch(AppendQueue, "release", release)
 
 

@@ -77,6 +77,8 @@ class HeldBatches(Generic[T]):
     `size_bytes_max` bounds the batches of all producers together, plus `overhead_bytes` for each.
     """
 
+    __slots__ = ("_held", "_name", "_overhead_bytes", "_refused", "_size_bytes_max", "size_bytes")
+
     def __init__(
         self, name: str, *, size_bytes_max: int, overhead_bytes: int = HELD_OVERHEAD_BYTES
     ) -> None:

@@ -12,8 +12,9 @@ in flight share the next one.
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Sequence
+from operator import itemgetter
 
 from broker.partition.core.append_queue import Append
 from client.ids import Offset
@@ -27,7 +28,7 @@ class LeadershipProofs:
     def __init__(self) -> None:
         self._confirmed = 0
         """Number of entries confirmed while there were waits."""
-        self._waiting: deque[tuple[int, Append]] = deque()
+        self._waiting: list[tuple[int, Append]] = []
         """Value of `_confirmed` that proves leadership, and the append that waits for it."""
 
     def __len__(self) -> int:
@@ -51,9 +52,10 @@ class LeadershipProofs:
         """The oldest entry was confirmed: return the waits that it ends. Must be called for every
         entry while there are waits."""
         self._confirmed += 1
-        proven: list[Append] = []
-        while self._waiting and self._waiting[0][0] <= self._confirmed:
-            proven.append(self._waiting.popleft()[1])
+        waiting = self._waiting
+        count = bisect_right(waiting, self._confirmed, key=itemgetter(0))
+        proven = [proof for _, proof in waiting[:count]]
+        del waiting[:count]
         return proven
 
     def drain(self) -> Sequence[Append]:
