@@ -16,8 +16,9 @@ control by delay: Vegas, BBR.)
                    the next ledger of a partition does, meets nobody: only a writer that adds
                    again after another one shows that there are two.
     WINDOW-LITTLE  a writer adds little whose rate is at most an eighth of the busiest one's, taken
-                   over a second or longer. A ledger that has just begun has no rate yet: it may
-                   be the next one of a busy partition.
+                   over a second or longer, twice in a row: the first time it may have begun to be
+                   busy after a pause. A ledger that has just begun has no rate yet: it may be the
+                   next one of a busy partition.
     WINDOW-SHARED  otherwise a writer has what is confirmed within `target_s`, or, if that is
                    longer, within the least time of late and a quarter, and never less than
                    `shared_bytes_min`, so that a slow moment does not stop it.
@@ -83,13 +84,15 @@ class ActiveWriters:
 class AddRate:
     """How fast one writer adds, and whether that is little beside the busiest one."""
 
-    __slots__ = ("_active_writers", "_bytes", "_since_s", "is_little")
+    __slots__ = ("_active_writers", "_bytes", "_since_s", "_was_little", "is_little")
 
     def __init__(self, active_writers: ActiveWriters) -> None:
         self._active_writers = active_writers
         self._bytes = 0
         """Length of the ledger when the rate was taken last; 0: it was not yet."""
         self._since_s = float("-inf")
+        self._was_little = False
+        """By the last rate; `is_little`: by the one before, too."""
         self.is_little = False
 
     @property
@@ -104,7 +107,9 @@ class AddRate:
             return
         if self._bytes:
             rate = (pushed_bytes - self._bytes) / took_s
-            self.is_little = self._active_writers.is_little(rate, now_s)
+            is_little = self._active_writers.is_little(rate, now_s)
+            self.is_little = is_little and self._was_little
+            self._was_little = is_little
         self._bytes, self._since_s = pushed_bytes, now_s
 
 

@@ -92,8 +92,7 @@ def test_two_that_were_alone_meet_again() -> None:
     assert not any(company.run(10.0))
     company.now_s += 5.1
     assert all(company.run(2.9))
-    company.run(4.0)  # over the pause they had added little
-    assert not any(company.run(0.3))
+    assert not any(company.run(0.3)), "over the pause they had added little, and only then"
 
 
 def test_who_begins_where_another_ends_meets_nobody() -> None:
