@@ -158,6 +158,8 @@ class LedgerSwarm:
     """How many entries a recovery reads ahead of what it has written back."""
     think_s: float
     """Mean pause of a writer between bursts."""
+    little_writers: int = 0
+    """So many of the writers add little: one entry at a time, of `LITTLE_BYTES`."""
     pace_s: float = 0.0
     """Pause of a writer after each add, so that those in flight are not one group."""
     fault_phase_s: float
@@ -231,19 +233,27 @@ def _with_groups(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
     drawn = replace(drawn, bookie=replace(drawn.bookie, group_bytes_max=size))
     if drawn.kind != "mixed" or size != SHARES * entry_bytes:
         return drawn
-    # Somebody begins to add while others have more in line than two groups take.
+    crowd = replace(drawn, writers=3, think_s=0.002, disk=replace(drawn.disk, sync_s=0.01))
+    if rng.random() < 0.5:
+        # Somebody begins to add while others have more in line than two groups take.
+        return replace(crowd, adds=60, adds_per_ledger=rng.choice((10, 40)))
+    # Somebody adds little beside others all the time, so that groups are small for all.
+    entry_bytes = _MUCH_BYTES + _ENVELOPE_BYTES
     return replace(
-        drawn,
-        writers=3,
-        adds=60,
-        adds_per_ledger=rng.choice((10, 40)),
-        think_s=0.002,
-        disk=replace(drawn.disk, sync_s=0.01),
+        crowd,
+        little_writers=1,
+        in_flight=2 * _CROWD,
+        adds=300,
+        adds_per_ledger=400,
+        payload_bytes=_MUCH_BYTES,
+        bookie=replace(drawn.bookie, group_bytes_max=SHARES * entry_bytes),
     )
 
 
 _CROWD = 30
 """Adds in flight of which not all have to go into one group."""
+LITTLE_BYTES = 16
+_MUCH_BYTES = 1_000
 _ENVELOPE_BYTES = 100
 """More than an entry has in front of its payload."""
 

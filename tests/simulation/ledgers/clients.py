@@ -15,6 +15,7 @@ from client.ids import EntryId, LedgerId
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
 from tests.simulation.bookies.durable_records import mark
+from tests.simulation.bookies.swarm import LITTLE_BYTES
 from tests.simulation.machine.hosts import Host, Process, SimClock
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class LedgerClients:
         self.known: list[int] = []
         """Ids of the ledgers that were created, in order."""
         self._adds_left: dict[str, int] = {}
+        self._little: set[str] = set()
+        """Writers that add little."""
         self._bursts: list[tuple[Process, _Burst]] = []
         timeout_ms = int(world.options.request_timeout_s * 1000)
         self._config = LedgerClientConfig(
@@ -58,6 +61,8 @@ class LedgerClients:
         """Decide what a client host runs."""
         self._roles[host.name] = role
         self._adds_left[host.name] = self._world.options.adds
+        if role == "writer" and len(self._little) < self._world.options.little_writers:
+            self._little.add(host.name)
 
     def wind_down(self) -> None:
         """Leave every writer no more to do than shows that it goes on."""
@@ -91,6 +96,9 @@ class LedgerClients:
         client = await self._client(host)
         rng = self._world.fork_rng(f"writer {host.name} {host.starts}")
         options = self._world.options
+        in_flight, payload_bytes = options.in_flight, options.payload_bytes
+        if host.name in self._little:
+            in_flight, payload_bytes = 1, LITTLE_BYTES
         ensemble_size, write_quorum, ack_quorum = options.quorums
         while self._adds_left[host.name] > 0:
             try:
@@ -109,13 +117,13 @@ class LedgerClients:
             assert host.process is not None
             self._bursts.append((host.process, burst))
             while self._adds_left[host.name] > 0 and burst.goes_on(options.adds_per_ledger):
-                if not burst.add(options.payload_bytes):
+                if not burst.add(payload_bytes):
                     break
                 self._adds_left[host.name] -= 1
                 if options.pace_s:
                     await asyncio.sleep(options.pace_s)
-                if burst.in_flight >= options.in_flight:
-                    await burst.room(options.in_flight)
+                if burst.in_flight >= in_flight:
+                    await burst.room(in_flight)
                     if options.think_s:
                         await asyncio.sleep(rng.expovariate(1 / options.think_s))
             await self._finish(host, burst, rng.random())
