@@ -96,19 +96,21 @@ async def refused(store: ZooKeeperStore, path: str) -> None:
         await store.set(path, b"")
 
 
-async def told_to_log_in(store: ZooKeeperStore) -> None:
-    """Ask a server that serves only who logs in. It closes the connection behind its answer, which
-    at times is lost with it."""
+async def told_to_log_in(server: RealZooKeeper) -> None:
+    """Ask a server that serves only who logs in, without a login. It closes the connection behind
+    its answer, which at times is lost with it."""
+    nobody = await opened(server, OPEN_CLUSTER)
     async with asyncio.timeout(60):
         while True:
             try:
-                await store.children("/")
+                await nobody.children("/")
             except ConnectionLoss:
                 continue
             except AuthFailed as error:
                 assert "zookeeper_scheme" in str(error)
-                return
+                break
             raise AssertionError("it was served")
+    await nobody.close()
 
 
 async def test_nodes_belong_to_who_logged_in(server: RealZooKeeper) -> None:
@@ -200,9 +202,7 @@ async def test_a_password_that_is_changed_ends_the_session_until_it_is_back(tmp_
     try:
         store = await opened(server, OURS, session_timeout_ms=1_500)
         await store.create("/kept", b"x")
-        nobody = await opened(server, OPEN_CLUSTER)
-        await told_to_log_in(nobody)
-        await nobody.close()
+        await told_to_log_in(server)
         states = Recorder()
         store.add_session_listener(states)
         server.kill()
@@ -408,9 +408,7 @@ async def test_whole_clusters_as_both_and_then_by_sasl(tmp_path: Path) -> None:
             assert await asyncio.to_thread(running.read, "old", 3, "readers") == ["a", "b", "c"]
             assert await all_owners(store) == {("sasl:quire",)}
             await store.close()
-        nobody = await opened(server, OPEN_CLUSTER)
-        await told_to_log_in(nobody)
-        await nobody.close()
+        await told_to_log_in(server)
     finally:
         server.kill()
     for log in config.data.glob("*.log"):

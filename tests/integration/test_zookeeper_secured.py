@@ -165,8 +165,6 @@ async def test_a_server_that_wants_a_login_before_anything_else(tmp_path: Path) 
         await ours.create("/ours", b"x")
         assert (await ours.get("/ours")).data == b"x"
         await ours.close()
-        nobody = await opened(server, OPEN_CLUSTER)
-        await told_to_log_in(nobody)
-        await nobody.close()
+        await told_to_log_in(server)
     finally:
         server.kill()
