@@ -28,6 +28,7 @@ CONSTANTS
     TxnsMax,            \* transactions that the client begins
     EpochsMax,          \* highest producer epoch
     ConnectionsMax,     \* of clients to coordinators
+    BreaksFrom,         \* the coordinator epoch from which on the client's connections break
     CoordinatorsMax,    \* coordinator epochs; odd and even ones are at two brokers
     MovesMax,           \* takeovers of partitions; so are odd and even leader epochs
     SessionsMax,        \* connections of one coordinator to the leaders, one after the other
@@ -193,9 +194,11 @@ SendEnd(result) ==
     /\ asked' = IF result = "commit" THEN [asked EXCEPT ![client.txn] = client.sent] ELSE asked
     /\ UNCHANGED <<ends, told, batches, deciderVars, markers, leaderVars>>
 
+\* An epoch that the model does not have is not asked for: the answer would never come.
 SendBump ==
     /\ client.phase = "ready"
     /\ client.bump
+    /\ client.epoch < EpochsMax
     /\ LET r == [kind |-> "init", epoch |-> client.epoch, what |-> "bump"] IN
         /\ Request(r)
         /\ client' = [client EXCEPT !.waits = r]
@@ -204,6 +207,8 @@ SendBump ==
 \* It may be told a wrong broker, or one that does not know yet that it is the wrong one.
 Connect(r, at) ==
     /\ client.connection < ConnectionsMax
+    /\ coordinator >= BreaksFrom
+    /\ at \in {Host(epoch) : epoch \in Coordinators}
     /\ ends' = [ends EXCEPT ![client.connection + 1] = [at |-> at, since |-> coordinator]]
     /\ requests' = [requests EXCEPT ![client.connection + 1] = r]
 
@@ -216,6 +221,7 @@ Reconnect(at) ==
 \* A new instance knows nothing of what the one before it did.
 Restart ==
     /\ client.txn > 0
+    /\ decided.epoch < EpochsMax
     /\ LET r == [kind |-> "init", epoch |-> 0, what |-> "new"] IN
         /\ Connect(r, Host(coordinator))
         /\ client' = [client EXCEPT !.phase = "ready", !.epoch = 0, !.added = {}, !.sent = {},

@@ -33,7 +33,7 @@ def _say(job: Job, verdict: Verdict) -> bool:
     model, bounds, without, expected = job
     good = verdict.violated in expected if without else not verdict.violated
     what = f"without {without}" if without else "as it is"
-    told = verdict.violated or f"holds in {verdict.states:,} states, depth {verdict.depth}"
+    told = f"{verdict.violated or 'holds'}, {verdict.states:,} states, depth {verdict.depth}"
     mark = "ok  " if good else "BAD "
     print(
         f"{mark}{model.module:12} {bounds.name:15} {what:26} {told} ({verdict.seconds:.0f} s)",
@@ -46,7 +46,7 @@ def main() -> int:
     """Return 0 if all models hold and all mutants are found."""
     todo = jobs("--short" in sys.argv[1:])
     with ThreadPoolExecutor(2) as pool:
-        verdicts = pool.map(lambda job: check(job[0], job[1], job[2]), todo)
+        verdicts = pool.map(lambda job: check(*job), todo)
         good = [_say(job, verdict) for job, verdict in zip(todo, verdicts, strict=True)]
     mutants = sum(1 for job in todo if job[2])
     print(f"{len(todo) - mutants} sizes, {mutants} mutants, {good.count(False)} unexpected")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.model.specs import MODELS, Bounds, Model, Mutant
-from tests.model.tlc import check
+from tests.model.tlc import HERE, check
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(900)]
 
@@ -26,9 +26,17 @@ def test_every_state_is_right(model: Model, size: Bounds) -> None:
     ("model", "mutant"), MUTANTS, ids=[f"{model.module}-{m.rule}" for model, m in MUTANTS]
 )
 def test_without_the_rule_something_breaks(model: Model, mutant: Mutant) -> None:
-    assert check(model, model.sized(mutant.bounds), mutant.rule).violated in mutant.violates
+    verdict = check(model, model.sized(mutant.bounds), mutant.rule, mutant.violates)
+    assert verdict.violated in mutant.violates
 
 
 def test_every_rule_of_a_model_has_a_mutant() -> None:
     for model in MODELS:
         assert {mutant.rule for mutant in model.mutants} == set(model.rules)
+
+
+def test_the_readme_names_size_and_violation_of_each_rule_of_transactions() -> None:
+    rows = (HERE / "README.md").read_text()
+    (model,) = (model for model in MODELS if model.module == "Transactions")
+    for mutant in model.mutants:
+        assert f"\n| `{mutant.rule}` | {mutant.bounds} | {', '.join(mutant.violates)} |" in rows

@@ -20,7 +20,10 @@ HEAP_MIB_MAX: Final = 2048
 TIMEOUT_S: Final = 900.0
 
 _FOUND: Final = re.compile(r"Invariant (\w+) is violated")
-_STATES: Final = re.compile(r"([\d,]+) states generated, ([\d,]+) distinct states found, 0 states")
+_STATES: Final = re.compile(
+    r"([\d,]+) states generated, ([\d,]+) distinct states found, (\d+) states"
+)
+_STEP: Final = re.compile(r"^State \d+: ", re.MULTILINE)
 _DEPTH: Final = re.compile(r"depth of the complete state graph search is (\d+)")
 
 
@@ -34,19 +37,24 @@ class Verdict:
 
     violated: str
     states: int
+    """Distinct ones; after a violation, those it had seen by then."""
+
     depth: int
+    """Of the whole graph; after a violation, steps of the shortest way to it."""
+
     seconds: float
 
 
-def check(model: Model, bounds: Bounds, without: str = "") -> Verdict:
+def check(model: Model, bounds: Bounds, without: str = "", only: tuple[str, ...] = ()) -> Verdict:
     """Go through all states of a model, with rule `without` switched off.
 
+    `only` names the invariants to look at; without it, TLC looks at all of them.
     Raises `CheckFailed` if TLC neither finished nor found a violation.
     """
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="quire-tlc-") as folder:
         config = Path(folder, f"{model.module}.cfg")
-        config.write_text(model.config(bounds, without))
+        config.write_text(model.config(bounds, without, only))
         done = subprocess.run(
             [
                 str(find_java().path),
@@ -74,10 +82,11 @@ def check(model: Model, bounds: Bounds, without: str = "") -> Verdict:
             check=False,
         )
     seconds = time.monotonic() - began
-    found = _FOUND.search(done.stdout)
+    found, states = _FOUND.search(done.stdout), _STATES.search(done.stdout)
+    count = 0 if states is None else int(states[2].replace(",", ""))
     if found is not None:
-        return Verdict(found[1], 0, 0, seconds)
-    states, depth = _STATES.search(done.stdout), _DEPTH.search(done.stdout)
-    if done.returncode != 0 or states is None or depth is None:
+        return Verdict(found[1], count, len(_STEP.findall(done.stdout)) - 1, seconds)
+    depth = _DEPTH.search(done.stdout)
+    if done.returncode != 0 or depth is None or states is None or states[3] != "0":
         raise CheckFailed(f"{model.module}, {bounds.name}: {done.stdout[-4000:]}{done.stderr}")
-    return Verdict("", int(states[2].replace(",", "")), int(depth[1]), seconds)
+    return Verdict("", count, int(depth[1]), seconds)
