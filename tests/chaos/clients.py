@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.chaos.faults import Strike
-from tests.chaos.hangs import Hang, hangs
+from tests.chaos.judges.hangs import Hang, hangs
 from tests.chaos.nodes import Node
 
 _SAYING_S = 1.0

@@ -5,7 +5,7 @@
     source     publishes numbered records, idempotently; notes `acked N` for each
     copier     reads committed records of the source's topic as a member of a group, and copies them
                with its offsets in one transaction; notes `copied N` for each transaction
-    appender   reads and appends to lists in transactions; notes what `appends.py` needs
+    appender   reads and appends to lists in transactions; notes what `judges/appends.py` needs
 
 A copier or appender ends when its client says that a transaction cannot go on: it is started
 again, as a supervisor would, and its next life fences what is left of this one. Its notes begin
@@ -25,7 +25,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.chaos.hangs import DEBUG
+from tests.chaos.judges.hangs import DEBUG
 
 SOURCE, COPY, LISTS = "source", "copy", "lists"
 PARTITIONS = 3

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.chaos.campaign import Campaign, Plan, Unavailable
-from tests.chaos.checkers import Anomaly
 from tests.chaos.clients import ClientProcesses
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.faults import Strike
-from tests.chaos.hangs import Hang
+from tests.chaos.judges.checkers import Anomaly
+from tests.chaos.judges.hangs import Hang
 
 Report = dict[str, Any]
 

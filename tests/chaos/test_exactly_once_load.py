@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.chaos.exactly_once_load import SOURCE, waits_for
-from tests.chaos.hangs import Hang, hangs
+from tests.chaos.judges.hangs import Hang, hangs
 from tests.integration.cluster import wait_until
 
 

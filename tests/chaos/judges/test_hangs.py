@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.clients import ClientProcesses
-from tests.chaos.hangs import Hang, hangs
+from tests.chaos.judges.hangs import Hang, hangs
 from tests.chaos.program import unexplained
 
 CALL = "send_offsets_to_transaction"
