@@ -88,23 +88,24 @@ class RecordEdge:
             if self.partial_bytes:  # else it is no record
                 self.partial_bytes += end
             return
-        begin = at
-        while at + _HEAD_BYTES <= end:
+        begin, last = at, end - _HEAD_BYTES
+        octets = bytes(data)  # whose indexes are faster than those of a view
+        while at <= last:
             begin = at
-            at += _HEAD_BYTES + (data[at + 3] << 8 | data[at + 4])
+            at += 5 + (octets[at + 3] << 8 | octets[at + 4])  # 5: _HEAD_BYTES, without a look-up
         if at > end:
             self._awaited = at - end
             self.partial_bytes = end - begin
-            self._check(data[begin : begin + _HEAD_BYTES])
+            self._check(octets[begin : begin + _HEAD_BYTES])
         else:
-            self._await_head(bytes(data[at:]))
+            self._await_head(octets[at:])
 
     def _await_head(self, head: bytes) -> None:
         self._head = head
         self._awaited = 0
         self.partial_bytes = len(head)
 
-    def _check(self, head: bytes | memoryview) -> None:
+    def _check(self, head: bytes) -> None:
         is_record = head[0] in _TYPES and head[1] == _MAJOR_VERSION
         if not is_record or (head[3] << 8 | head[4]) > RECORD_BYTES_MAX:
             self.partial_bytes = 0
