@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tests.chaos.checkers import Event
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.faults import Strike
+from tests.chaos.judges.checkers import Event
 from tests.chaos.progress import Progress
 
 PATIENCE_S = 20.0

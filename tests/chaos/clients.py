@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.chaos.faults import Strike
+from tests.chaos.judges.hangs import Hang, hangs
 from tests.chaos.nodes import Node
 
 _SAYING_S = 1.0
-
-HUNG = "Timeout (0:01:00)!"
-"""How `faulthandler` begins what it writes about a call that did not return in time."""
 
 
 class Client(NamedTuple):
@@ -81,11 +79,16 @@ class ClientProcesses:
                 os.kill(client.node.pid, signal.SIGQUIT)
         time.sleep(_SAYING_S)
 
-    def hung(self) -> int:
-        """Return how often a call of a client's library did not return, which ended the client:
-        its log says where it was."""
-        logs = (self._folder / f"{client.node.name}.log" for client in self.all)
-        return sum(log.read_text(errors="replace").count(HUNG) for log in logs if log.exists())
+    def hung(self) -> list[tuple[str, Hang]]:
+        """Return each call of a client's library that did not return, which ended the client, and
+        the client's name."""
+        found = []
+        for client in self.all:
+            log = self._folder / f"{client.node.name}.log"
+            if log.exists():
+                with log.open(errors="replace") as lines:
+                    found += [(client.node.name, hang) for hang in hangs(lines)]
+        return found
 
     def lines(self, role: str) -> list[str]:
         """Return what clients of a role noted, whole lines only."""

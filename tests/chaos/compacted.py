@@ -7,7 +7,7 @@ Two readers go from the first offset to the end again and again, one of them slo
 out of ledgers, as the Spark source plans and reads, and rests between both. Brokers, bookies,
 ZooKeeper, readers and the processes that clean are killed, paused, cut off and lose power by a
 seeded plan. At the end everything is healed, every reader must get through once more, and then all
-passes are held against what was written (`compacted_passes.py`).
+passes are held against what was written (`judges/compacted_passes.py`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from client.pubsub import TopicAdmin
 from tests.chaos.campaign import Campaign, Plan
 from tests.chaos.clients import ClientProcesses
 from tests.chaos.cluster import BOOKIES, ChaosCluster
-from tests.chaos.compacted_passes import PARTITIONS, RETAIN_MS, TOPIC, Truth, check
 from tests.chaos.faults import Faults, Strike
 from tests.chaos.forgetful import ForgetfulDisks, Unmountable
+from tests.chaos.judges.compacted_passes import PARTITIONS, RETAIN_MS, TOPIC, Truth, check
 from tests.chaos.program import ClusterRun, options_of, run_and_judge, shortcomings
 from tests.integration.cluster import wait_until
 

@@ -9,7 +9,7 @@
     ledgers   the same out of ledgers, by the plans and tasks of the Spark source, which wait for
               PAUSE_S between planning and reading
 
-Notes are JSON, one object a line; `compacted_passes.py` says what is in them.
+Notes are JSON, one object a line; `judges/compacted_passes.py` says what is in them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from client.errors import QuireError
-from tests.chaos.compacted_passes import (
+from tests.chaos.judges.compacted_passes import (
     BATCH_BYTES,
     DELETED_P,
     KEYS,

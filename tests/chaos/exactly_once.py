@@ -6,7 +6,7 @@ A source publishes records; two copiers of librdkafka and one of Java's client r
 committed and copy it with their offsets, in transactions; two appenders read and append to lists.
 Brokers, bookies, ZooKeeper and these clients are killed, paused and cut off by a seeded plan. At
 the end everything is healed, the copiers must get to the end, and then the copy is every record
-once, and the lists show none of the anomalies of `appends.py`, both read as committed data.
+once, and the lists show none of the anomalies of `judges/appends.py`, both read as committed data.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from client.pubsub import TopicAdmin
-from tests.chaos.appends import Histories, Lists, copied
 from tests.chaos.campaign import Campaign, Plan
-from tests.chaos.checkers import Anomaly
 from tests.chaos.clients import ClientProcesses
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.exactly_once_load import COPY, GROUP, LISTS, PARTITIONS, SOURCE
 from tests.chaos.faults import Faults, Strike
+from tests.chaos.judges.appends import Histories, Lists, copied
+from tests.chaos.judges.checkers import Anomaly
 from tests.chaos.program import ClusterRun, options_of, run_and_judge, shortcomings
 from tests.integration.clients.java_programs import java_program
 from tests.integration.cluster import wait_until

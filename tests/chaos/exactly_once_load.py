@@ -5,7 +5,7 @@
     source     publishes numbered records, idempotently; notes `acked N` for each
     copier     reads committed records of the source's topic as a member of a group, and copies them
                with its offsets in one transaction; notes `copied N` for each transaction
-    appender   reads and appends to lists in transactions; notes what `appends.py` needs
+    appender   reads and appends to lists in transactions; notes what `judges/appends.py` needs
 
 A copier or appender ends when its client says that a transaction cannot go on: it is started
 again, as a supervisor would, and its next life fences what is left of this one. Its notes begin
@@ -25,6 +25,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from tests.chaos.judges.hangs import DEBUG
+
 SOURCE, COPY, LISTS = "source", "copy", "lists"
 PARTITIONS = 3
 GROUP = "copiers"
@@ -34,6 +36,10 @@ _HUNG_S = 60.0
 """A call that has not returned after this long, twice its own timeout, ends the process. Otherwise
 one such call keeps the whole group waiting, for a member that sends heartbeats and does not rejoin:
 for librdkafka's `max.poll.interval.ms`, five minutes."""
+_HUNG_S_OF = {"send_offsets_to_transaction": 40.0}
+"""Its own timeout is that of the transaction, 10 s; the last request that it begins by then may
+take as long as a connection may be silent, 10 s more; and the process may be paused for 14 s. So
+40 s say that it hangs, and are less than what a run gives the copiers to get on."""
 _TRANSACTION_TIMEOUT_MS = 10_000
 _SESSION_TIMEOUT_MS = 6_000
 _SOCKET_TIMEOUT_MS = 10_000
@@ -81,7 +87,7 @@ class Load:
             **{
                 "transactional.id": self.name,
                 "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
-                "debug": "eos",  # to see what a call waits for that does not return
+                "debug": DEBUG,
             }
         )
         _until_it_works(producer.init_transactions)
@@ -141,9 +147,10 @@ def _until_it_works(step: Any, *arguments: Any) -> None:
     process if a step does not return, and says where it was.
     """
     give_up_s = time.monotonic() + _GIVE_UP_S
+    hung_s = _HUNG_S_OF.get(step.__name__, _HUNG_S)
     while True:
         try:
-            faulthandler.dump_traceback_later(_HUNG_S, exit=True)
+            faulthandler.dump_traceback_later(hung_s, exit=True)
             try:
                 step(*arguments, _TIMEOUT_S)
             finally:

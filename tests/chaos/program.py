@@ -15,16 +15,17 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
 from tests.chaos.campaign import Campaign, Plan, Unavailable
-from tests.chaos.checkers import Anomaly
 from tests.chaos.clients import ClientProcesses
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.faults import Strike
+from tests.chaos.judges.checkers import Anomaly
+from tests.chaos.judges.hangs import Hang
 
 Report = dict[str, Any]
 
@@ -83,6 +84,8 @@ class ClusterRun(ABC):
         except (Unavailable, AssertionError) as error:
             anomalies.append(Anomaly("unavailable", str(error)))
             self._clients.say_where()
+        hung = self._clients.hung()
+        anomalies += unexplained(hung)
         return {
             "seed": self._plan.seed,
             "seconds": round(time.monotonic() - self._began_s, 1),
@@ -90,13 +93,22 @@ class ClusterRun(ABC):
             "by_class": dict(sorted(campaign.counts.items())),
             "without_victim": dict(sorted(campaign.missed.items())),
             "clients_restarted": self._clients.restarts,
-            "clients_hung": self._clients.hung(),
+            "clients_hung": len(hung),
             **figures,
             "anomalies": [*anomalies, *figures.get("anomalies", ())],
         }
 
     def _say(self, text: str) -> None:
         print(f"{time.monotonic() - self._began_s:7.1f} s  {text}", file=sys.stderr, flush=True)
+
+
+def unexplained(hung: Iterable[tuple[str, Hang]]) -> list[Anomaly]:
+    """Return an anomaly for each call that hung, of a client by name, but for the known defect."""
+    return [
+        Anomaly("client-hung", f"{name}: {hang.call or 'a call'} did not return")
+        for name, hang in hung
+        if not hang.is_known
+    ]
 
 
 def options_of(prog: str, about: str | None, minutes: float = 10.0) -> argparse.ArgumentParser:

@@ -16,11 +16,11 @@ from client.kafka_security import security_of
 from client.pubsub import TopicAdmin
 from client.pubsub.brokers import Brokers
 from tests.chaos.campaign import Campaign, Plan, Unavailable
-from tests.chaos.checkers import Anomaly, Event, check
 from tests.chaos.clocks import Clocks, NoClocks
 from tests.chaos.cluster import BOOKIES, ChaosCluster
 from tests.chaos.faults import Faults
 from tests.chaos.forgetful import ForgetfulDisks, Unmountable
+from tests.chaos.judges.checkers import Anomaly, Event, check
 from tests.chaos.progress import Progress, Seen
 from tests.chaos.readback import Log, Readback, Timing
 from tests.chaos.secured import ChaosSecurity

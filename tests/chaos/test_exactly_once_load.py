@@ -9,8 +9,8 @@ import sys
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.chaos.clients import HUNG
-from tests.chaos.exactly_once_load import _HUNG_S, SOURCE, waits_for
+from tests.chaos.exactly_once_load import SOURCE, waits_for
+from tests.chaos.judges.hangs import Hang, hangs
 from tests.integration.cluster import wait_until
 
 
@@ -44,21 +44,24 @@ def test_before_there_are_any_it_says_that(topic: str) -> None:
     assert json.loads(waits_for("{}", topic)) == {"group": {}, "partitions": {}, "brokers": {}}
 
 
-def test_a_call_that_does_not_return_ends_the_process_and_is_told() -> None:
-    program = """
+@pytest.mark.parametrize(
+    ("call", "limits"),
+    [("commit_transaction", "1e3, 0.2"), ("send_offsets_to_transaction", "0.2, 1e3")],
+)
+def test_a_call_that_does_not_return_ends_the_process_and_is_told(call: str, limits: str) -> None:
+    program = f"""
 import time
 from tests.chaos import exactly_once_load as load
-load._HUNG_S = load._HUNG_S / 300
+load._HUNG_S_OF["send_offsets_to_transaction"], load._HUNG_S = {limits}
 load._until_it_works(lambda timeout_s: None)
-load._until_it_works(lambda timeout_s: time.sleep(60))
+class Producer:
+    def send_offsets_to_transaction(self, timeout_s): time.sleep(60)
+    def commit_transaction(self, timeout_s): time.sleep(60)
+load._until_it_works(Producer().{call})
 """
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 1
     assert "_until_it_works" in ended.stderr
-    assert HUNG.partition("(")[0] in ended.stderr
-
-
-def test_how_long_a_call_may_take_is_what_its_log_is_searched_for() -> None:
-    assert f"Timeout (0:{_HUNG_S / 60:02.0f}:00)!" == HUNG
+    assert hangs(ended.stderr.splitlines()) == [Hang("", is_known=False)]

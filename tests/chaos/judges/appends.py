@@ -23,7 +23,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tests.chaos.checkers import Anomaly
+from tests.chaos.judges.checkers import Anomaly
 
 Lists = Mapping[int, Sequence[tuple[int, str]]]
 """partition -> (offset, value) in order."""

@@ -27,7 +27,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from tests.chaos.checkers import Anomaly
+from tests.chaos.judges.checkers import Anomaly
 
 TOPIC: Final = "compacted"
 PARTITIONS: Final = 3

@@ -8,7 +8,7 @@ import pytest
 
 from tests.chaos.compacted import failures
 from tests.chaos.compacted_load import Pass
-from tests.chaos.compacted_passes import RETAIN_MS, Truth, check
+from tests.chaos.judges.compacted_passes import RETAIN_MS, Truth, check
 
 
 def write(offset: int, key: str, value: str | None, partition: int = 0) -> dict[str, Any]:

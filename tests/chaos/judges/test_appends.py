@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.appends import Histories, copied
+from tests.chaos.judges.appends import Histories, copied
 
 Events = list[dict[str, Any]]
 Lists = dict[int, list[tuple[int, str]]]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.chaos.checkers import Event, check
+from tests.chaos.judges.checkers import Event, check
 
 PARTITIONS = 3
 PRODUCERS = ("a", "b")
