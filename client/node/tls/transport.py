@@ -11,7 +11,8 @@ Reading and writing keep the connection's back-pressure: while it does not read,
 window's worth of the peer's bytes waits here; what it writes is encrypted at once and waits in the
 socket's buffer, where it is counted. What a frame under way still lacks the kernel gathers first
 (`read_mark.py`): whoever encrypts sends record by record. OpenSSL is handed bytes in slices: its
-buffers never shrink, and would keep room for the most that they ever held.
+buffers never shrink, and would keep room for the most that they ever held. It is asked for whole
+records alone (`client/wire/tls_records.py`).
 
 Bytes that are no TLS end the connection with a reason that says so.
 """
@@ -28,7 +29,7 @@ from client.node.tls.read_mark import ReadMark
 from client.node.turns import Turns
 from client.wire.frames import Chunk
 from client.wire.intake import make_window
-from client.wire.tls_records import pieces
+from client.wire.tls_records import RecordEdge, pieces
 
 _HANDSHAKE_BYTES_MAX: Final = 128 << 10
 """Of one client: chains of certificates have a few KiB."""
@@ -149,8 +150,8 @@ class TlsProtocol(asyncio.BufferedProtocol):
         self._read_mark: ReadMark
         self._unread = memoryview(b"")
         """Of a window that was just received, what OpenSSL was not handed yet."""
-        self._held_bytes = 0
-        """Of encrypted bytes, what may be content of records that are not whole yet, or more."""
+        self._edge = RecordEdge()
+        """Of what OpenSSL was handed since the handshake."""
         self._timer: asyncio.TimerHandle | None = None
         self._handshake_bytes = 0
         self._take_back: Callable[[], None] | None = None
@@ -216,12 +217,11 @@ class TlsProtocol(asyncio.BufferedProtocol):
             begin = self._plain_bytes(nbytes)
             if begin == nbytes or not self._is_begun_well(begin, nbytes):
                 return
-        self._held_bytes += nbytes - begin
         if self._on_ready is None:
             self._unread = self._gate.window[:nbytes]
             self.decrypt()
             if self._unread:  # the connection does not read; the window is every connection's
-                self._incoming.write(self._unread)
+                self._hand_over(self._unread)
                 self._unread = memoryview(b"")
             return
         self._incoming.write(self._gate.window[begin:nbytes])
@@ -272,7 +272,8 @@ class TlsProtocol(asyncio.BufferedProtocol):
             return False
         self._flush()
         self._end_handshake()
-        self._held_bytes = self._incoming.pending  # the last record of the handshake was whole
+        if self._incoming.pending:  # the last record of the handshake was whole
+            self._hand_over(memoryview(self._incoming.read()))
         on_ready()
         return self._socket is not None and not self._socket.is_closing()
 
@@ -337,49 +338,53 @@ class TlsProtocol(asyncio.BufferedProtocol):
     def _await_more(self) -> None:
         """Everything is decrypted that can be: say how much more is worth a call."""
         if self._may_pass_on():
-            self._read_mark.await_bytes(self._app.missing_bytes - self._held_bytes)
+            self._read_mark.await_bytes(self._app.missing_bytes - self._edge.partial_bytes)
 
     def _fill(self, buffer: memoryview) -> tuple[int, bool]:
         """Decrypt into a buffer; return how much, and whether the peer is done."""
         if self._on_ready is not None:
             return 0, False
         try:
-            count, is_end, is_more = self._read(buffer)
+            count, is_end = self._read(buffer)
             while self._unread and count < len(buffer) and not is_end:
-                self._incoming.write(self._unread[:IN_SLICE_BYTES])
+                self._hand_over(self._unread[:IN_SLICE_BYTES])
                 self._unread = self._unread[IN_SLICE_BYTES:]
-                found, is_end, is_more = self._read(buffer[count:])
+                found, is_end = self._read(buffer[count:])
                 count += found
         except (ssl.SSLError, ValueError) as error:
             self._app.fail(f"TLS: {_reason(error)}")
             return 0, True
-        if count and not is_end:
-            is_empty = not (is_more or self._unread or self._tls.pending())
-            self._held_bytes = 0 if is_empty else self._held_bytes - count
         return count, is_end
 
-    def _read(self, buffer: memoryview) -> tuple[int, bool, bool]:
-        """Decrypt what OpenSSL was handed; return how much, whether the peer is done, and whether
-        OpenSSL still holds some. Raises ssl.SSLError and ValueError for what is not TLS."""
+    def _hand_over(self, data: memoryview) -> None:
+        """Give encrypted bytes to OpenSSL."""
+        self._edge.take(data)
+        self._incoming.write(data)
+
+    def _read(self, buffer: memoryview) -> tuple[int, bool]:
+        """Decrypt what OpenSSL was handed; return how much, and whether the peer is done. Raises
+        ssl.SSLError and ValueError for what is not TLS."""
         count, size, is_end = 0, len(buffer), False
-        incoming, read = self._incoming, cast(Callable[[int, memoryview], int], self._tls.read)
+        # The type is a string: to make one of `Callable` costs as much as to decrypt a record.
+        read = cast("Callable[[int, memoryview], int]", self._tls.read)
+        # Reading when no whole record is there would raise, which costs more than to look.
+        incoming, partial_bytes = self._incoming, self._edge.partial_bytes
         try:
-            # Reading when nothing is there would raise, which costs more than to look.
-            is_more = bool(incoming.pending or self._tls.pending())
+            is_more = incoming.pending > partial_bytes or self._tls.pending() > 0
             while is_more and count < size:
                 found = read(size - count, buffer[count:] if count else buffer)
                 if not found:
                     is_end = True
                     break
                 count += found
-                is_more = incoming.pending > 0
-        except ssl.SSLWantReadError:  # OpenSSL holds a piece of a record
-            is_more = True
+                is_more = incoming.pending > partial_bytes
+        except ssl.SSLWantReadError:  # it was a record without content
+            pass
         except ssl.SSLZeroReturnError:
             is_end = True
         if is_end:
             self._close_socket()
-        return count, is_end, is_more
+        return count, is_end
 
     def encrypt(self, buffers: Iterable[Chunk]) -> None:
         """Send buffers; small ones share a TLS record."""

@@ -13,7 +13,8 @@ stopped: it goes by what it knows for `cut_off_s` (`security.access_age_max_ms`)
     A2 nobody is refused what he was allowed all the while
     A3 nobody is logged in by a password that held at no moment of it, nor served without a login;
        and who had it all the while gets in, unless it was set anew: a broker that hears of that
-       between two messages of a login may refuse it, whatever the new salt is made of
+       between two messages of a login may refuse it, whatever the new salt is made of. Who lets
+       somebody in signs with what is kept of the password that was given
     A4 nothing is served on a connection whose login has ended
 """
 
@@ -160,6 +161,10 @@ class AccessBook:
             self._fail("A3", f"{user} got in with a password that was not his since {from_s:.3f}")
         if not is_taken and all(found) and len(set(held)) == 1:
             self._fail("A3", f"{user} did not get in, with his password since {from_s:.3f}")
+
+    def unproven(self, user: str, host: str) -> None:
+        """A broker let somebody in, and its signature is not that of the password."""
+        self._fail("A3", f"{host} let {user} in with a password that it does not know")
 
     def overstayed(self, user: str, late_s: float) -> None:
         """A request that left so long after its login had ended was answered."""

@@ -57,6 +57,8 @@ class Account(NamedTuple):
     password: str
     heard: Callable[[str, str, float, bool], None]
     """(user, password, when its first request left, whether it was taken)"""
+    unproven: Callable[[str, str], None]
+    """(user, host): a broker took a login, and showed no knowledge of the password."""
     overstayed: Callable[[str, float], None]
     """A request that left so long after the login had ended was answered."""
 
@@ -176,7 +178,9 @@ class KafkaLink:
                 account.heard(account.user, account.password, sent_s, False)
             raise
         account.heard(account.user, account.password, sent_s, True)
-        assert signature == scram.expected, "whoever answers does not know the password"
+        if signature != scram.expected:
+            account.unproven(account.user, self.host)
+            raise Refused(_WRONG_PASSWORD, "login: the broker does not know the password")
         self._account = account
         if lifetime_ms:
             self._ends_s = asyncio.get_running_loop().time() + lifetime_ms / 1000

@@ -81,7 +81,9 @@ class SecuredClients:
     def account(self, user: str, password: str = "") -> Account:
         """Return what a user logs in with."""
         book = self.book
-        return Account(user, password or password_of(user), book.logged_in, book.overstayed)
+        return Account(
+            user, password or password_of(user), book.logged_in, book.unproven, book.overstayed
+        )
 
     def account_of(self, host: Host) -> Account:
         """Return what the clients of a host log in with."""

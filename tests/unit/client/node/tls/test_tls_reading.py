@@ -99,6 +99,22 @@ class Watched:
         return self._buffer.read()
 
 
+class Asked:
+    """TLS of a server that notes how often nothing could be read: an exception for each."""
+
+    def __init__(self, tls: ssl.SSLObject) -> None:
+        self._tls = tls
+        self.in_vain = 0
+        self.pending = tls.pending
+
+    def read(self, size: int, buffer: memoryview) -> int:
+        try:
+            return self._tls.read(size, buffer)  # type: ignore[return-value]
+        except ssl.SSLWantReadError:
+            self.in_vain += 1
+            raise
+
+
 class Client:
     """One that has shaken hands; what it encrypts is delivered by hand."""
 
@@ -117,15 +133,23 @@ class Client:
     def _on_ready(self) -> None:
         self.is_ready = True
 
-    async def shake_hands(self) -> None:
-        for _ in range(2):
+    async def shake_hands(self, first: bytes = b"", taken: int = 0) -> bytes:
+        """`taken`: of what `first` becomes, so much comes with the end of the handshake. Returns
+        the rest."""
+        rest = b""
+        for step in range(2):
             await until(lambda: not self.socket.paused)
             self.incoming.write(self.socket.written)
             self.socket.written = b""
             with contextlib.suppress(ssl.SSLWantReadError):
                 self.tls.do_handshake()
-            self.deliver(self.outgoing.read())
+            flight = self.outgoing.read()
+            if step and first:
+                behind = self.encrypted(first)
+                flight, rest = flight + behind[:taken], behind[taken:]
+            self.deliver(flight)
         await until(lambda: self.is_ready)
+        return rest
 
     def encrypted(self, *records: bytes) -> bytes:
         for record in records:
@@ -291,5 +315,35 @@ async def test_what_is_no_tls_ends_the_connection_wherever_it_comes(client: Clie
     good = client.encrypted(frame(40_000))
     client.deliver(good + b"\x17\x03\x03\x00\x20" + bytes(32))
     assert client.app.frames == [], "nothing is passed on of what came with it"
+    assert len(client.app.reasons) == 1
+    assert client.app.reasons[0].startswith("TLS: ")
+
+
+@pytest.mark.parametrize("cut", [1, 5, 700, 1_046, 16_384, 60_000, WINDOW_BYTES])
+async def test_openssl_is_asked_for_whole_records_alone(client: Client, cut: int) -> None:
+    asked = Asked(client.protocol._tls)
+    client.protocol._tls = asked  # type: ignore[assignment]
+    wholes = [frame(size) for size in (90, 1_000, 16_384, 50_000)]
+    stream = client.encrypted(*wholes)
+    for at in range(0, len(stream), cut):
+        client.deliver(stream[at : at + cut])
+    assert client.app.frames == [whole[4:] for whole in wholes]
+    assert asked.in_vain == 0
+
+
+@pytest.mark.parametrize("taken", [0, 3, 5, 400, -1])
+async def test_what_comes_with_the_end_of_the_handshake_is_read(tmp_path: Path, taken: int) -> None:
+    certificates.write(tmp_path)
+    client, whole = Client(tmp_path), frame(20_000)
+    rest = await client.shake_hands(whole, taken)
+    client.deliver(rest)
+    assert client.app.frames == [whole[4:]]
+    assert client.app.reasons == []
+
+
+async def test_a_record_that_cannot_be_one_ends_the_connection_before_it_is_whole(
+    client: Client,
+) -> None:
+    client.deliver(client.encrypted(frame(100)) + b"GET / HTTP/1.1")
     assert len(client.app.reasons) == 1
     assert client.app.reasons[0].startswith("TLS: ")
