@@ -243,9 +243,9 @@ class BrokerConfig(AdminAccess):
     partition_hold_max_ms: int = setting(
         1_000,
         "How long requests may wait for a partition that this broker is about to lead, from when"
-        " the takeover began, or for its coordinator, from when that began to read its log; later"
-        " ones are refused until then. Low: what clients send with acks=0 may be lost; high: one"
-        " that cannot be opened delays the answers behind it.",
+        " the takeover began, or was first waited for in line, or for its coordinator, from when"
+        " that began to read its log; later ones are refused until then. Low: what clients send"
+        " with acks=0 may be lost; high: one that cannot be opened delays the answers behind it.",
         at_least=0,
     )
     partition_hold_bytes_max: int = setting(

@@ -7,10 +7,15 @@ wait.
 
 The wait has three bounds. A partition is waited for until `hold_s` after this broker began to take
 it over, however often that fails. After that, requests are refused at once: a partition that cannot
-be opened delays the other partitions of a connection only once, and when ten thousand open at the
-same time, the last ones cost no more than the first. No request waits longer than its own timeout.
-All waiting requests together hold at most `bytes_max`; their bytes also count as unanswered, so
-their connections are not read beyond their in-flight limit (`server.py`).
+be opened delays the other partitions of a connection only once. No request waits longer than its
+own timeout. All waiting requests together hold at most `bytes_max`; their bytes also count as
+unanswered, so their connections are not read beyond their in-flight limit (`server.py`).
+
+When thousands open at the same time, most takeovers are in line (`takeover_turns.py`). The first
+request for such a partition brings it forward, and its `hold_s` begins then. If clients were
+refused instead, they would try again and again, and take from the takeovers the time that these
+need. But once a wait was in vain, takeovers are slow or fail, and a connection would wait for one
+partition after the other: for `_VAIN_HOLDS` times as long nobody waits for one that is in line.
 
 Safety does not depend on the wait: after it, a request looks up the leader again.
 """
@@ -25,6 +30,9 @@ from uuid import UUID
 Key = tuple[UUID, int]
 """Topic id and index of a partition."""
 
+_VAIN_HOLDS: Final = 2
+_IN_LINE: Final = float("inf")
+
 
 class AwaitedPartitions:
     """Partitions that this broker is about to lead, and the requests waiting for them."""
@@ -34,14 +42,28 @@ class AwaitedPartitions:
         """Bytes of the requests that are waiting."""
         self.hold_s: Final = hold_s
         """For how long a partition is awaited."""
+        self.on_wanted: Callable[[Key], None] = lambda key: None
+        """Called when a request is the first one to wait for a partition whose takeover is in
+        line."""
         self._bytes_max = bytes_max
         self._since_s: dict[Key, float] = {}
+        """When the time began; `_IN_LINE`: it has not yet."""
         self._waits: dict[Key, dict[Wait, None]] = {}
+        self._vain_s = float("-inf")
+        """When somebody last waited in vain."""
+
+    def expect(self, key: Key) -> None:
+        """A takeover is in line; if the partition is awaited already, its deadline stays."""
+        self._since_s.setdefault(key, _IN_LINE)
 
     def begin(self, key: Key) -> None:
-        """A takeover begins; if the partition is awaited already, its deadline stays."""
-        if key not in self._since_s:
+        """A takeover begins; if the time of the partition has begun already, its deadline stays."""
+        if self._since_s.get(key, _IN_LINE) == _IN_LINE:
             self._since_s[key] = asyncio.get_running_loop().time()
+
+    def is_waited_for(self, key: Key) -> bool:
+        """Whether a request waits for a partition."""
+        return key in self._waits
 
     def end(self, key: Key) -> None:
         """The partition is led now, or another broker should lead it: end all waits for it."""
@@ -54,7 +76,10 @@ class AwaitedPartitions:
         since_s = self._since_s.get(key)
         if since_s is None:
             return 0.0
-        return max(0.0, since_s + self.hold_s - asyncio.get_running_loop().time())
+        now_s = asyncio.get_running_loop().time()
+        if since_s == _IN_LINE:
+            return self.hold_s if now_s >= self._vain_s + _VAIN_HOLDS * self.hold_s else 0.0
+        return max(0.0, since_s + self.hold_s - now_s)
 
     def wait(self, key: Key, call: Callable[[], None], timeout_s: float | None = None) -> Wait:
         """Call `call` once, soon after the partition is no longer awaited or the time is up.
@@ -62,7 +87,13 @@ class AwaitedPartitions:
         Waits for the same partition end in the order in which they began.
         """
         left_s = self.left_s(key)
-        wait = Wait(self, key, call, left_s if timeout_s is None else min(left_s, timeout_s))
+        if left_s and self._since_s[key] == _IN_LINE:
+            self._since_s[key] = asyncio.get_running_loop().time()
+            self.on_wanted(key)
+        if timeout_s is None or left_s <= timeout_s:
+            wait = Wait(self, key, call, left_s, is_whole=True)
+        else:
+            wait = Wait(self, key, call, timeout_s, is_whole=False)
         self._waits.setdefault(key, {})[wait] = None
         return wait
 
@@ -86,6 +117,10 @@ class AwaitedPartitions:
         """A request of `size` bytes no longer waits."""
         self.held_bytes -= size
 
+    def note_vain(self) -> None:
+        """Somebody has waited for a partition until its time was up. For `Wait` only."""
+        self._vain_s = asyncio.get_running_loop().time()
+
     def forget(self, key: Key, wait: Wait) -> None:
         """Remove a wait that is over. For `Wait` only."""
         waits = self._waits.get(key)
@@ -98,12 +133,20 @@ class AwaitedPartitions:
 class Wait:
     """One request's wait for one partition."""
 
-    __slots__ = ("_call", "_handle", "_key", "_loop", "_owner")
+    __slots__ = ("_call", "_handle", "_is_whole", "_key", "_loop", "_owner")
 
     def __init__(
-        self, owner: AwaitedPartitions, key: Key, call: Callable[[], None], timeout_s: float
+        self,
+        owner: AwaitedPartitions,
+        key: Key,
+        call: Callable[[], None],
+        timeout_s: float,
+        *,
+        is_whole: bool,
     ) -> None:
+        """`is_whole`: whether the partition is awaited no longer than `timeout_s`."""
         self._owner = owner
+        self._is_whole = is_whole
         self._key = key
         self._call = call
         self._loop = asyncio.get_running_loop()
@@ -120,5 +163,7 @@ class Wait:
         self._handle = self._loop.call_soon(self._call)
 
     def _end(self) -> None:
+        if self._is_whole:
+            self._owner.note_vain()
         self._owner.forget(self._key, self)
         self._call()

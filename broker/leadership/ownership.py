@@ -23,6 +23,7 @@ from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.cluster.owner_node import Owner, OwnerClaim, OwnerNode
 from broker.errors import BrokerError
 from broker.leadership.partitions import Partitions
+from broker.leadership.takeover_turns import TakeoverTurns
 from broker.leadership.task_event import TaskEvent
 from broker.partition.log_services import LogServices
 from broker.partition.opening import Opening
@@ -86,7 +87,8 @@ class Ownership:
         self._close_timeout_s = close_timeout_s
         self._owned: dict[tuple[UUID, int], _PartitionOwnership] = {}
         self._observers: list[tuple[Observer, Observer]] = []
-        self._openings = asyncio.Semaphore(_OPENINGS_MAX)
+        self._openings = TakeoverTurns(_OPENINGS_MAX)
+        partitions.awaited.on_wanted = self._openings.want
         self._replays = asyncio.Semaphore(_REPLAYS_MAX)
         self._closing = False
         self._lease_task: asyncio.Task[None] | None = None
@@ -205,7 +207,7 @@ class _PartitionOwnership:
         self._must_check_owner = False
         """Whether the owner node may have changed since it was last read."""
         self._partition: Partition | None = None
-        ownership._partitions.awaited.begin(self.key)
+        ownership._partitions.awaited.expect(self.key)
         self.task = asyncio.get_running_loop().create_task(
             self._run(), name=f"ownership {topic.name}-{index}"
         )
@@ -219,7 +221,7 @@ class _PartitionOwnership:
         if topic is None:
             self._ownership._partitions.awaited.end(self.key)
         elif self._partition is None:
-            self._ownership._partitions.awaited.begin(self.key)
+            self._ownership._partitions.awaited.expect(self.key)
         if topic is not None and self._partition is not None and self._partition.topic != topic:
             self._partition.configure(topic)
         self._wake.set()
@@ -268,15 +270,18 @@ class _PartitionOwnership:
         name, index = self._first_topic.name, self._index
         list_path = paths.partition(self._first_topic.id_text, index)
         metrics = self._ownership._services.metrics
+        awaited = self._ownership._partitions.awaited
         if self.topic is not None:
-            self._ownership._partitions.awaited.begin(self.key)
+            awaited.expect(self.key)
         try:
             while self.topic is not None:
                 self._ownership._partitions.opening(*self.key, is_opening=True)
-                async with self._ownership._openings:
+                is_wanted = awaited.is_waited_for(self.key)
+                async with self._ownership._openings.turn(self.key, is_wanted=is_wanted):
                     self._wake.clear()
                     if not self._is_preferred_leader():
                         break
+                    awaited.begin(self.key)
                     claim = await owner.claim(
                         self._wake.set,
                         self._ownership._is_alive,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 from uuid import UUID
 
-from broker.leadership.awaited_partitions import AwaitedPartitions
+from broker.leadership.awaited_partitions import AwaitedPartitions, Key
 from tests.fakes import virtual_time
 
 KEY, OTHER = (UUID(int=7), 0), (UUID(int=7), 1)
@@ -99,3 +99,73 @@ def test_what_waits_holds_so_many_bytes_at_most() -> None:
     awaited.give(60)
     assert awaited.held_bytes == 40
     assert not AwaitedPartitions().take(1)
+
+
+def test_the_first_wait_for_a_partition_in_line_brings_it_forward_and_its_time_begins() -> None:
+    async def scenario(awaited: AwaitedPartitions) -> None:
+        wanted: list[Key] = []
+        awaited.on_wanted = wanted.append
+        awaited.expect(KEY)
+        await asyncio.sleep(5)
+        assert awaited.left_s(KEY) == HOLD_S, "it is in line"
+        assert not awaited.is_waited_for(KEY)
+        called: list[int] = []
+        awaited.wait(KEY, lambda: called.append(0))
+        assert wanted == [KEY]
+        assert awaited.is_waited_for(KEY)
+        await asyncio.sleep(0.4)
+        awaited.wait(KEY, lambda: called.append(1))
+        awaited.begin(KEY)
+        assert wanted == [KEY], "once"
+        assert abs(awaited.left_s(KEY) - 0.6) < 0.01
+        awaited.end(KEY)
+        await asyncio.sleep(0)
+        assert called == [0, 1]
+
+    run(scenario)
+
+
+def test_a_takeover_that_begins_before_anybody_waits_begins_the_time_too() -> None:
+    async def scenario(awaited: AwaitedPartitions) -> None:
+        wanted: list[Key] = []
+        awaited.on_wanted = wanted.append
+        awaited.expect(KEY)
+        await asyncio.sleep(5)
+        awaited.begin(KEY)
+        await asyncio.sleep(0.4)
+        awaited.expect(KEY)  # once more in line, after a failure
+        await awaited.settled(KEY)
+        assert wanted == []
+        assert awaited.left_s(KEY) == 0
+
+    run(scenario)
+
+
+def test_after_a_wait_in_vain_nobody_waits_for_what_is_in_line() -> None:
+    async def scenario(awaited: AwaitedPartitions) -> None:
+        loop = asyncio.get_running_loop()
+        for key in (KEY, OTHER):
+            awaited.expect(key)
+        began_s = loop.time()
+        await awaited.settled(KEY)
+        assert abs(loop.time() - began_s - HOLD_S) < 0.01
+        assert awaited.left_s(OTHER) == 0, "takeovers are slow"
+        await asyncio.sleep(1.5 * HOLD_S)
+        assert awaited.left_s(OTHER) == 0
+        await asyncio.sleep(HOLD_S)
+        assert awaited.left_s(OTHER) == HOLD_S
+
+    run(scenario)
+
+
+def test_a_request_without_time_does_not_keep_others_from_waiting() -> None:
+    async def scenario(awaited: AwaitedPartitions) -> None:
+        for key in (KEY, OTHER):
+            awaited.expect(key)
+        called: list[str] = []
+        awaited.wait(KEY, lambda: called.append("short"), 0.2)
+        await asyncio.sleep(0.3)
+        assert called == ["short"]
+        assert awaited.left_s(OTHER) == HOLD_S
+
+    run(scenario)
