@@ -189,7 +189,7 @@ DEFENCES: Final = (
         "for as long as it takes",
         Change(
             _AWAITED,
-            "return max(0.0, since_s + self.hold_s - asyncio.get_running_loop().time())",
+            "return max(0.0, since_s + self.hold_s - now_s)",
             "return 3600.0",
         ),
         f"{_EARLY}test_a_produce_waits_no_longer_than_allowed_and_then_is_not_stored",
