@@ -91,7 +91,7 @@ class AwaitedPartitions:
             self._since_s[key] = asyncio.get_running_loop().time()
             self.on_wanted(key)
         if timeout_s is None or left_s <= timeout_s:
-            wait = Wait(self, key, call, left_s, is_whole=True)
+            wait = Wait(self, key, call, left_s, is_whole=left_s > 0)
         else:
             wait = Wait(self, key, call, timeout_s, is_whole=False)
         self._waits.setdefault(key, {})[wait] = None
@@ -144,7 +144,7 @@ class Wait:
         *,
         is_whole: bool,
     ) -> None:
-        """`is_whole`: whether the partition is awaited no longer than `timeout_s`."""
+        """`is_whole`: whether it lasts for as long as the partition is awaited."""
         self._owner = owner
         self._is_whole = is_whole
         self._key = key

@@ -166,6 +166,7 @@ def test_a_request_without_time_does_not_keep_others_from_waiting() -> None:
         awaited.wait(KEY, lambda: called.append("short"), 0.2)
         await asyncio.sleep(0.3)
         assert called == ["short"]
+        await awaited.settled((UUID(int=8), 0))  # which is not awaited: at once
         assert awaited.left_s(OTHER) == HOLD_S
 
     run(scenario)
