@@ -50,6 +50,7 @@ from client.node.process_metrics import (
     provide_metadata_requests,
     provide_process,
 )
+from client.node.scheduling import apply_scheduling
 from client.node.stop_signal import on_stop_signal
 
 logger = logging.getLogger("bookie")
@@ -81,6 +82,7 @@ def main() -> int:
         check_level_db()
         keep_freed_memory()
         config = resolved.config
+        apply_scheduling(config.cpu_scheduling)
         reserved = _OTHER_FILES + _DIRECTORY_FILES * len(config.data_dirs())
         fitting = connections_that_fit(config.connections_max, reserved=reserved)
         return uvloop.run(_run(dataclasses.replace(config, connections_max=fitting)))

@@ -12,6 +12,7 @@ from client.config import check_ranges, required, setting
 from client.errors import ConfigError
 from client.metadata.paths import LEDGERS_ROOT
 from client.node.logs import LogFormat, LogLevel
+from client.node.scheduling import CpuScheduling
 from client.security.admin_access import AdminAccess, check_admin_access, check_reachable
 from client.security.cluster_security import ClusterSecurity
 
@@ -65,6 +66,12 @@ class BookieConfig(AdminAccess):
     )
     log_level: LogLevel = setting(
         "info", "What is logged: info is every change of state, debug far more."
+    )
+    cpu_scheduling: CpuScheduling = setting(
+        "batch",
+        "What happens when this process wakes up and no processor is idle: with batch, whoever runs"
+        " goes on for its slice, so that more requests are served at once; with normal, it is"
+        " interrupted. A policy that was set outside (chrt, systemd) stays as it is.",
     )
 
     auto_recovery: bool = setting(

@@ -39,6 +39,7 @@ from client.node.allocator import keep_freed_memory
 from client.node.collector import Collector
 from client.node.open_files import connections_that_fit
 from client.node.process_metrics import provide_metadata_requests
+from client.node.scheduling import apply_scheduling
 from client.node.stop_signal import on_stop_signal
 
 log = logging.getLogger("broker")
@@ -71,6 +72,7 @@ def main() -> int:
                 config=config, sources={**resolved.sources, "hostname": "this machine"}
             )
         keep_freed_memory()
+        apply_scheduling(resolved.config.cpu_scheduling)
         fitting = connections_that_fit(resolved.config.connections_max, reserved=_OTHER_FILES)
         config = dataclasses.replace(resolved.config, connections_max=fitting)
         return uvloop.run(_run(resolved._replace(config=config)))

@@ -125,3 +125,24 @@ def faults() -> int:
 def test_freed_memory_is_not_fetched_again() -> None:
     pages = BLOCKS * BLOCK_BYTES // 4096
     assert faults() < 4 * pages  # left alone, each round costs as many
+
+
+SCHEDULED = """
+import os, threading
+from client.node.scheduling import apply_scheduling
+
+apply_scheduling("batch")
+threads = []
+thread = threading.Thread(target=lambda: threads.append(os.sched_getscheduler(0)))
+thread.start()
+thread.join()
+print(os.sched_getscheduler(0) == threads[0] == os.SCHED_BATCH)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="this system has no such policy")
+def test_threads_that_start_later_are_scheduled_as_batch_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCHEDULED], cwd=ROOT, capture_output=True, check=True, timeout=100
+    )
+    assert done.stdout == b"True\n"
