@@ -1,4 +1,4 @@
-"""Every workload: on which systems it runs, what room it needs, how long a turn takes."""
+"""Every workload: on which systems, in how many rounds, what room and time a turn takes."""
 
 from __future__ import annotations
 
@@ -42,15 +42,25 @@ class Workload(NamedTuple):
     systems: str
     """One of `SYSTEMS`."""
     turn_s: float
-    """About how long one system takes with the sizes of `make bench`, with starting it."""
+    """About how long Quire takes with the sizes of `make bench`, with starting it."""
     disk_bytes: Callable[[Scale], int]
     """The most that a turn has on disk at a time."""
     peers_in_short: bool = False
     """Whether a short run measures the peers too: where little time shows that they still run."""
+    rounds: int = 3
+    """How many `make bench` measures: one where a turn has a hundred readings of its own, or the
+    peers are far away; so that all of it fits into three hours."""
+    peer_turn_s: float | None = None
+    """How long a peer takes, if not about as long as Quire."""
 
-    def minutes(self, rounds: int) -> float:
-        """Return about how long it takes with all peers."""
-        return self.turn_s * SYSTEMS[self.systems] * rounds / 60
+    def round_s(self, peers: int) -> float:
+        """Return about how long a round takes with so many peers."""
+        peer_s = self.turn_s if self.peer_turn_s is None else self.peer_turn_s
+        return self.turn_s + peer_s * peers
+
+    def minutes(self) -> float:
+        """Return about how long all rounds take with all peers."""
+        return self.round_s(SYSTEMS[self.systems] - 1) * self.rounds / 60
 
 
 def _as_fast_as_it_goes(spans: int) -> Callable[[Scale], int]:
@@ -76,7 +86,7 @@ def _large_requests(scale: Scale) -> int:
 
 
 _ALL: Final = (
-    Workload("hardware", hardware.measure, "machine", 15, _little),
+    Workload("hardware", hardware.measure, "machine", 15, _little, rounds=1),
     Workload("produce", produce.measure, "brokers", 180, _as_fast_as_it_goes(8), True),
     Workload("kafka-tools", kafka_tools.measure, "brokers", 140, _as_fast_as_it_goes(6)),
     Workload("fixed-rate", fixed_rate.measure, "brokers", 105, _as_fast_as_it_goes(1), True),
@@ -84,21 +94,25 @@ _ALL: Final = (
     Workload("requests", requests.measure, "brokers", 135, _large_requests, True),
     Workload("secured", secured.measure, "open and secured", 180, _as_fast_as_it_goes(2)),
     Workload(
-        "transactions", transactions.measure, "synced brokers", 170, _as_fast_as_it_goes(2)
+        "transactions", transactions.measure, "synced brokers", 170, _as_fast_as_it_goes(2),
+        rounds=1,
     ),
     Workload(
-        "catch-up", catch_up.measure, "synced brokers", 320,
+        "catch-up", catch_up.measure, "synced brokers", 200,
         lambda scale: REPLICAS * scale.catch_up_bytes + GB,
     ),
     Workload(
         "spark", spark.measure, "unsynced brokers", 325,
-        lambda scale: REPLICAS * len(scale.spark_values) * scale.spark_bytes + GB,
+        lambda scale: REPLICAS * len(scale.spark_values) * scale.spark_bytes + GB, rounds=1,
     ),
-    Workload("compaction", compaction.measure, "synced brokers", 170, _little),
-    Workload("ledgers", ledgers.measure, "bookies", 145, _ledgers, True),
-    Workload("growth", growth.measure, "bookie", 130, growth.disk_bytes),
-    Workload("partitions", partitions.measure, "unsynced brokers", 410, lambda scale: 10 * GB),
-    Workload("hand-over", hand_over.measure, "restarting brokers", 180, _little),
+    Workload("compaction", compaction.measure, "synced brokers", 170, _little, rounds=1),
+    Workload("ledgers", ledgers.measure, "bookies", 145, _ledgers, True, rounds=1),
+    Workload("growth", growth.measure, "bookie", 130, growth.disk_bytes, rounds=1),
+    Workload(
+        "partitions", partitions.measure, "unsynced brokers", 215, lambda scale: 10 * GB,
+        rounds=1, peer_turn_s=100,
+    ),
+    Workload("hand-over", hand_over.measure, "restarting brokers", 180, _little, rounds=1),
     Workload("failover", failover.measure, "synced brokers", 65, _little, True),
 )  # fmt: skip
 WORKLOADS: Final[dict[str, Workload]] = {workload.name: workload for workload in _ALL}

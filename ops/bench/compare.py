@@ -1,6 +1,6 @@
 """Quire, Apache Kafka and Apache BookKeeper side by side: `make bench`, and `make bench-short`.
 
-    python -m ops.bench.compare --rounds 5
+    python -m ops.bench.compare
     python -m ops.bench.compare --only produce --only fixed-rate --budget-minutes 60
     python -m ops.bench.compare --short --anyway
 
@@ -91,7 +91,11 @@ def measure(chosen: Sequence[str], plan: Plan, *, anyway: bool) -> list[str]:
     "--only", "chosen", multiple=True, type=click.Choice(list(WORKLOADS)),
     help="Measure this workload; may be given more than once.  [default: all]",
 )  # fmt: skip
-@click.option("--rounds", type=click.IntRange(1), help="Rounds of each workload.  [default: 5]")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    help="Rounds of each workload.  [default: three, or one: see README.md]",
+)
 @click.option(
     "--budget-minutes", type=click.FloatRange(min=0, min_open=True),
     help="Measure fewer rounds, but at least one, to finish in about this time.",
@@ -131,7 +135,7 @@ def main(
 ) -> None:
     """Measure, and write the results."""
     logging.basicConfig(level=logging.ERROR)  # systems that are stopped break connections
-    scale = Scale.short() if short else Scale(rounds=rounds or Scale().rounds)
+    scale = Scale.short() if short else Scale(rounds=rounds)
     if short:
         os.environ[_JVM_OPTIONS] = f"{os.environ.get(_JVM_OPTIONS, '')} {_SHORT_JVM}".strip()
     budget_s = None if budget_minutes is None else budget_minutes * 60

@@ -24,7 +24,8 @@ class Figure(NamedTuple):
 class Scale:
     """How much is measured. The fields' values here are those of `make bench`."""
 
-    rounds: int = 5
+    rounds: int | None = None
+    """Of each workload; None: as many as its row of the catalogue says."""
     start_warm_up_s: float = 45.0
     """Of batches of each size, before the first case of a turn: JVMs compile meanwhile..."""
     start_warm_up_bytes: int = 2_000_000_000
@@ -53,7 +54,7 @@ class Scale:
     aborted_shares: tuple[float, ...] = (0.0, 0.1, 0.5)
     """Of transactions, where committed data is read."""
     connections: tuple[int, ...] = (1, 64)
-    catch_up_bytes: int = 5_000_000_000
+    catch_up_bytes: int = 3_000_000_000
     catch_up_groups: tuple[int, ...] = (1, 5)
     tail_s: float = 7.0
     """How long the tail reader runs before the catch-up begins."""

@@ -166,13 +166,17 @@ class Turns:
         ]
 
     def _expected_s(self, block: Sequence[Workload]) -> float:
-        turns = [workload.turn_s for _, _, share in self._shares(block) for workload in share]
-        return sum(turns) * self._plan.scale.rounds
+        shares = [workload for _, _, share in self._shares(block) for workload in share]
+        round_s = sum(workload.round_s(shares.count(workload) - 1) for workload in block)
+        return round_s * self._rounds(block)
+
+    def _rounds(self, block: Sequence[Workload]) -> int:
+        return self._plan.scale.rounds or max(workload.rounds for workload in block)
 
     async def _block(
         self, block: Sequence[Workload], kept: dict[str, Result], budget: Budget
     ) -> None:
-        rounds = self._plan.scale.rounds
+        rounds = self._rounds(block)
         longest_s = 0.0
         for number in range(1, rounds + 1):
             if number > 1 and not budget.allows(longest_s):
@@ -191,7 +195,7 @@ class Turns:
 
     def _begin(self, workload: Workload) -> Result:
         """Return an empty result, or in a resumed run what is there of the same code."""
-        fresh = Result(workload.name, {**self._about, "rounds wanted": self._plan.scale.rounds})
+        fresh = Result(workload.name, {**self._about, "rounds wanted": self._rounds([workload])})
         if self._plan.resume:
             there = results.load(self._plan.out, workload.name)
             if all(there.about.get(key) == self._about[key] for key in ("commit", "short")):

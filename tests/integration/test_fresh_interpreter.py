@@ -140,7 +140,6 @@ print(os.sched_getscheduler(0) == threads[0] == os.SCHED_BATCH)
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="this system has no such policy")
 def test_threads_that_start_later_are_scheduled_as_batch_too() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCHEDULED], cwd=ROOT, capture_output=True, check=True, timeout=100

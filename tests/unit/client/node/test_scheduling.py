@@ -6,10 +6,6 @@ import pytest
 
 from client.node.scheduling import apply_scheduling
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(os, "sched_setscheduler"), reason="this system has no scheduling policies"
-)
-
 
 @pytest.fixture
 def policies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
