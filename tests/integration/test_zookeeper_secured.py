@@ -64,8 +64,10 @@ class TestSecuredStore(StoreContract):
         await lab.close()
 
 
-async def opened(server: RealZooKeeper, security: ClusterSecurity) -> ZooKeeperStore:
-    store = ZooKeeperStore(server.hosts, security=security, start_timeout_ms=2_000)
+async def opened(
+    server: RealZooKeeper, security: ClusterSecurity, *, start_timeout_ms: int = 30_000
+) -> ZooKeeperStore:
+    store = ZooKeeperStore(server.hosts, security=security, start_timeout_ms=start_timeout_ms)
     await store.start()
     return store
 
@@ -103,7 +105,7 @@ async def test_others_may_do_nothing(
     )  # fmt: skip
     for stranger in strangers:
         with pytest.raises(MetadataError, match="no ZooKeeper server answers"):
-            await opened(server, stranger)
+            await opened(server, stranger, start_timeout_ms=2_000)
     assert (await store.get("/ours/deep")).data == b"secret"
     await store.close()
 
