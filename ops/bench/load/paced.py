@@ -21,10 +21,10 @@ _TICK_S: Final = 0.001
 _FLUSH_TIMEOUT_S: Final = 120.0
 
 
-def run(servers: str, topic: str, value_bytes: int, records_per_s: float) -> None:
+def run(servers: str, topic: str, value_bytes: int, records_per_s: float, linger_ms: int) -> None:
     """Events: ready; from "go" to "stop" it produces to partition 0; then done (records, seconds).
 
-    librdkafka's defaults, but acks=all.
+    librdkafka's defaults, but acks=all, and a batch waits `linger_ms` for more records.
     """
     failed: list[KafkaError] = []
 
@@ -36,6 +36,7 @@ def run(servers: str, topic: str, value_bytes: int, records_per_s: float) -> Non
         {
             "bootstrap.servers": servers,
             "acks": "all",
+            "linger.ms": linger_ms,
             "delivery.report.only.error": True,
             "queue.buffering.max.messages": 2_000_000,
         }

@@ -75,6 +75,10 @@ RULES: Final = (
     Rule("kafka-producer-perf-test 100 B", "MB/s", (DEFAULTS,), Target("ratio", ">=", 1.5)),
     Rule("kafka-producer-perf-test 1000 B", "CPU s per GB", EVERY, Target("value", "<=", 10)),
     Rule("kafka-consumer-perf-test", "MB/s fetching", (SYNCED, DEFAULTS), Target("ratio", ">=", 1)),
+    Rule(
+        "latency at 50% of the slower maximum, linger.ms=0", "p99 ms", EVERY,
+        Target("value", "<=", 5),
+    ),
     Rule("latency at 50%", "p99 ms", (SYNCED, DEFAULTS), Target("ratio", "<=", 1)),
     Rule("unbatched requests", "requests per CPU s", (SYNCED,), Target("ratio", ">=", 1)),
     Rule("unbatched requests", "requests per broker CPU s", EVERY, Target("value", ">=", 10_000)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Final
 
 from client.errors import QuireError
@@ -18,6 +18,8 @@ from ops.bench.workloads.records.filling import warm_up
 from ops.bench.workloads.records.produce import RATE_ROWS
 from ops.bench.workloads.records.produce_sizes import RATE_VALUE_BYTES
 
+LINGER_MS: Final = 5
+"""librdkafka's and the Java producer's default: part of every latency."""
 UNITS: Final = {"p50": "p50 ms", "p99": "p99 ms", "p99_9": "p99.9 ms"}
 
 
@@ -38,7 +40,12 @@ def slowest_per_s(run: Run) -> float:
 
 
 async def tail(
-    system: System, topic: str, records_per_s: float, meanwhile: Awaitable[object]
+    system: System,
+    topic: str,
+    records_per_s: float,
+    meanwhile: Awaitable[object],
+    *,
+    linger_ms: int = LINGER_MS,
 ) -> list[tuple[float, float]]:
     """Produce at a rate to a topic and read it until `meanwhile` is over.
 
@@ -53,6 +60,7 @@ async def tail(
             topic=topic,
             value_bytes=RATE_VALUE_BYTES,
             records_per_s=records_per_s,
+            linger_ms=linger_ms,
         ) as writer,
     ):
         await reader.event("ready")
@@ -64,6 +72,17 @@ async def tail(
         return [(due_s, late) for due_s, late in (await reader.event("arrived"))["arrivals"]]
 
 
+def cases(shares: Sequence[float]) -> list[tuple[float, int]]:
+    """Return shares of the maximum, and how long batches wait for records: the last one twice."""
+    return [*((share, LINGER_MS) for share in shares), (shares[-1], 0)]
+
+
+def label(share: float, linger_ms: int) -> str:
+    """Name one row."""
+    told = "" if linger_ms == LINGER_MS else f", linger.ms={linger_ms}"
+    return f"latency at {share:.0%} of the slower maximum{told}"
+
+
 async def measure(system: System, run: Run) -> list[Figure]:
     """Measure each share of the slowest system's maximum."""
     scale = run.scale
@@ -71,16 +90,17 @@ async def measure(system: System, run: Run) -> list[Figure]:
     most_per_s = slowest_per_s(run)
     await warm_up(system, run, "fixed")
     figures: list[Figure] = []
-    for share in scale.rate_shares:
-        topic = f"fixed-{share:g}"
+    for share, linger_ms in cases(scale.rate_shares):
+        topic = f"fixed-{share:g}-{linger_ms}"
         await run.memory_filled()
         await topics.create(system.bootstrap_servers, topic, 1)
         per_s = max(1.0, share * most_per_s)
-        arrivals = await tail(system, topic, per_s, asyncio.sleep(seconds))
+        over = asyncio.sleep(seconds)
+        arrivals = await tail(system, topic, per_s, over, linger_ms=linger_ms)
         begin_s = min(due_s for due_s, _ in arrivals) + scale.warm_up_s
         found = latencies_ms(arrivals, begin_s, float("inf"))
         figures += named(
-            f"latency at {share:.0%} of the slower maximum",
+            label(share, linger_ms),
             {"rate records/s": per_s, **{UNITS[name]: value for name, value in found.items()}},
         )
     return figures
