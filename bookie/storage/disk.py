@@ -22,8 +22,7 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -32,7 +31,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from bookie.errors import DiskFailed, DiskFull
 from bookie.storage.core.append_log import LogWrite
 from bookie.storage.core.log_format import file_name
-from bookie.storage.worker_thread import WorkerThread
+from bookie.storage.worker_thread import WorkerThread, WorkerThreads
 from client.errors import ConfigError
 from client.histogram import Histogram
 from client.wire.bookkeeper.messages import Buffer
@@ -68,6 +67,10 @@ class DataDirectory(Protocol):
 
     def read(self, name: str, position: int, size: int) -> bytes:
         """Read; fewer bytes than asked only at the end of the file."""
+        ...
+
+    def read_pieces(self, name: str, pieces: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Read several pieces of one file, (position, size) each, as `read` does, in order."""
         ...
 
     def truncate(self, name: str, size: int) -> None:
@@ -142,15 +145,12 @@ class Files:
         return (self._dir / name).stat().st_size
 
     def read(self, name: str, position: int, size: int) -> bytes:
-        fd = os.open(self._dir / name, os.O_RDONLY)
+        return self.read_pieces(name, [(position, size)])[0]
+
+    def read_pieces(self, name: str, pieces: Sequence[tuple[int, int]]) -> list[bytes]:
+        fd = os.open(f"{self._dir}/{name}", os.O_RDONLY)
         try:
-            data = os.pread(fd, size, position)
-            while len(data) < size:
-                more = os.pread(fd, size - len(data), position + len(data))
-                if not more:
-                    break
-                data += more
-            return data
+            return [_read_all(fd, size, position) for position, size in pieces]
         finally:
             os.close(fd)
 
@@ -219,7 +219,7 @@ class RealDisk(Files):
         self._log_lane = WorkerThread("log")
         self._index_lane = WorkerThread("index")
         self.reader_threads = reader_threads
-        self._reader_lane = ThreadPoolExecutor(reader_threads, "reader")
+        self._reader_lane = WorkerThreads("reader", reader_threads)
 
     def truncate(self, name: str, size: int) -> None:
         fd = os.open(self._dir / name, os.O_RDWR)
@@ -282,11 +282,11 @@ class RealDisk(Files):
         return self._index_lane.run(job)
 
     def reader_job(self, job: Callable[[], T]) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(self._reader_lane, job)
+        return self._reader_lane.run(job)
 
     def close(self) -> None:
         self._log_lane.close()
-        self._reader_lane.shutdown(wait=True)
+        self._reader_lane.close()
         self._index_lane.close()
         if self._fd >= 0:
             os.close(self._fd)
@@ -359,6 +359,17 @@ class RealDisk(Files):
             self._allocated = write.position
         except OSError as error:
             logger.warning("log.undo_failed number=%d error=%s", write.number, error)
+
+
+def _read_all(fd: int, size: int, position: int) -> bytes:
+    """Read `size` bytes from `position` on; fewer only at the end of the file."""
+    data = os.pread(fd, size, position)
+    while len(data) < size:
+        more = os.pread(fd, size - len(data), position + len(data))
+        if not more:
+            break
+        data += more
+    return data
 
 
 def _write_all(fd: int, buffers: list[Buffer], position: int) -> None:

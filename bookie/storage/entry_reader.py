@@ -10,6 +10,7 @@ reads a ledger of small entries would pay for opening a file and a trip to the d
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from bookie.errors import CorruptRecord, StorageError
@@ -17,6 +18,7 @@ from bookie.storage.core.log_format import (
     RECORD_HEADER_BYTES,
     Kind,
     Location,
+    entry_body,
     file_name,
     ids_of,
     unpack_record,
@@ -26,6 +28,9 @@ from bookie.storage.index.entry_places import EntryPlaces
 from client.ids import NO_ENTRY, EntryId, LedgerId
 from client.wire.bookkeeper.entry import peek_lac
 from client.wire.bookkeeper.messages import Buffer
+
+Span = list[tuple[Location, int]]
+"""Places that lie close together, ascending, each with its index in what was asked for."""
 
 Found = memoryview | StorageError | None
 """An entry, or why it cannot be read, or None: the index has no such entry."""
@@ -103,10 +108,8 @@ class EntryReader:
         found: list[Found],
     ) -> None:
         """Put what is at each place into `found`; a place is with its index in `wanted`."""
-        for span in _spans(sorted(located)):
-            if not self._read_span(span, wanted, found):
-                for _, at in span:
-                    found[at] = self._try_read(*wanted[at])
+        for number, spans in groupby(_spans(sorted(located)), _file_of):
+            self._read_spans(number, list(spans), wanted, found)
 
     def _neighbours(self, wanted: list[tuple[LedgerId, EntryId]]) -> dict[EntryId, Location]:
         """Return places of entries that follow each other in one ledger, as readers ask for
@@ -121,24 +124,29 @@ class EntryReader:
         except StorageError:
             return {}
 
-    def _read_span(
+    def _read_spans(
         self,
-        span: list[tuple[Location, int]],
+        number: int,
+        spans: list[Span],
         wanted: list[tuple[LedgerId, EntryId]],
         found: list[Found],
-    ) -> bool:
-        """Read entries that lie close together at once; return whether all of them are right."""
-        number, begin, _ = span[0][0]
-        end = max(location.end for location, _ in span)
+    ) -> None:
+        """Read what is in one file: each span at once, and one by one where something is wrong."""
+        pieces = [(span[0][0].position, span[-1][0].end - span[0][0].position) for span in spans]
         try:
-            data = memoryview(self._files.read(file_name(number), begin, end - begin))
-            for location, at in span:
-                first = location.position - begin
-                record = data[first : first + RECORD_HEADER_BYTES + location.size]
-                found[at] = self._verify(record, location, wanted[at])
-        except (OSError, CorruptRecord):
-            return False  # one by one tells which of them
-        return True
+            read = self._files.read_pieces(file_name(number), pieces)
+        except OSError:  # one by one tells which of them
+            read = [b""] * len(spans)
+        for span, piece in zip(spans, read, strict=True):
+            data, begin = memoryview(piece), span[0][0].position
+            for (_, position, size), at in span:
+                first = position - begin
+                record = data[first : first + RECORD_HEADER_BYTES + size]
+                body = entry_body(record, self._seed, position, size)
+                if body is not None and ids_of(body) == wanted[at]:
+                    found[at] = body
+                else:
+                    found[at] = self._try_read(*wanted[at])
 
     def _try_read(self, ledger_id: LedgerId, entry_id: EntryId) -> Found:
         try:
@@ -206,20 +214,22 @@ def _until_another(found: Iterable[Found]) -> Iterator[memoryview]:
         yield entry
 
 
-def _spans(located: list[tuple[Location, int]]) -> Iterator[list[tuple[Location, int]]]:
+def _spans(located: list[tuple[Location, int]]) -> Iterator[Span]:
     """Divide places, sorted, into runs that one read each can bring."""
-    span: list[tuple[Location, int]] = []
+    span: Span = []
+    number, near, full = -1, 0, 0
     for place in located:
-        location = place[0]
-        if span:
-            first, last = span[0][0], span[-1][0]
-            is_near = location.number == last.number and (
-                location.position <= last.end + _GAP_BYTES_MAX
-                and location.end <= first.position + _SPAN_BYTES_MAX
-            )
-            if not is_near:
+        file, begin, size = place[0]
+        end = begin + RECORD_HEADER_BYTES + size
+        if file != number or begin > near or end > full:
+            if span:
                 yield span
-                span = []
+            span, number, full = [], file, begin + _SPAN_BYTES_MAX
         span.append(place)
+        near = end + _GAP_BYTES_MAX
     if span:
         yield span
+
+
+def _file_of(span: Span) -> int:
+    return span[0][0].number

@@ -1,8 +1,8 @@
-"""A thread that does one job after the other for the event loop.
+"""Threads that do jobs for the event loop: one of them one after the other, or several.
 
-`ThreadPoolExecutor` of one thread does the same, with a future of its own behind each of the
-loop's and a lock around both; for the sync of a small group, of which there are thousands a
-second, and for its place in the index, that is a good part of what the group costs.
+`ThreadPoolExecutor` does the same, with a future of its own behind each of the loop's and a lock
+around both; for the sync of a small group, of which there are thousands a second, for its place in
+the index, and for a read, that is a good part of what they cost.
 """
 
 from __future__ import annotations
@@ -17,25 +17,31 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class WorkerThread:
-    """Jobs in, futures out, in order."""
+class WorkerThreads:
+    """Jobs in, futures out."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, count: int) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}_{i}" if i else name, daemon=True)
+            for i in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Do `work` behind everything that was given before; its outcome arrives on the loop."""
+        """Begin `work` behind everything that was given before; its outcome arrives on the loop."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         self._jobs.put((loop, done, work))
         return done
 
     def close(self) -> None:
-        """Wait until everything is done, and end the thread."""
-        self._jobs.put(None)
-        self._thread.join()
+        """Wait until everything is done, and end the threads."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -49,6 +55,13 @@ class WorkerThread:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
                 loop.call_soon_threadsafe(_settle, done, result, error)
             del job, work, done, result, error  # the next one may be long in coming
+
+
+class WorkerThread(WorkerThreads):
+    """One of them: jobs are done in order."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, 1)
 
 
 _Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]

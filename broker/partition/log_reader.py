@@ -22,7 +22,7 @@ from broker.partition.tail_cache import READ_BATCHES_MAX, Fetched
 from client.errors import LedgerError, LogCorrupt, MetadataError, RemoteProtocolError
 from client.ids import EntryId, LedgerId, Offset
 from client.log.aborted_transactions import AbortedTransaction
-from client.log.entry_format import batch_headers, is_internal
+from client.log.entry_format import batch_headers, is_internal, take_batches
 from client.log.segment_pages import PageRef
 from client.log.segments import Segment, SegmentList
 from client.segments.pages import SegmentPages
@@ -224,21 +224,25 @@ class LogReader:
             until = EntryId(min(last, entry_id + count - 1))
             entries = await view.read(entry_id, until)
             for at, entry in enumerate(entries):
-                for batch, header in _batches(entry):
-                    if header.next_offset <= offset:
-                        continue
-                    too_large = (
-                        size + header.size > size_max or len(buffers) >= READ_BATCHES_MAX
-                    ) and (buffers or not at_least_one)
-                    if header.next_offset > limit or too_large:
-                        view.learn(entry)
-                        view.learn_inside(header.base_offset, entry)
-                        if too_large:
-                            view.stopped(began, entry.entry_id, count, entries[at:])
-                        return Fetched(buffers, reached, size)
-                    buffers.append(batch)
-                    size += header.size
-                    reached = header.next_offset
+                if is_internal(entry.payload):
+                    continue
+                taken = take_batches(
+                    entry.payload,
+                    reached,
+                    limit,
+                    size_max - size,
+                    READ_BATCHES_MAX - len(buffers),
+                    at_least_one=at_least_one and not buffers,
+                )
+                buffers += taken.batches
+                size += taken.size
+                reached = taken.next_offset
+                if taken.stopped_at is not None:
+                    view.learn(entry)
+                    view.learn_inside(taken.stopped_at, entry)
+                    if taken.is_full:
+                        view.stopped(began, entry.entry_id, count, entries[at:])
+                    return Fetched(buffers, reached, size)
             entry_id = EntryId(until + 1)
         if not buffers:
             return None

@@ -28,7 +28,9 @@ from client.errors import LogCorrupt, RemoteProtocolError
 from client.ids import LeaderEpoch, Offset
 from client.wire.kafka.batches.records import (
     CRC_START,
+    HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
+    MAGIC,
     BatchHeader,
     Buffer,
     headers,
@@ -39,6 +41,8 @@ INTERNAL_MAGIC: Final = 0x51
 MAGIC_POSITION: Final = 16
 SNAPSHOT_TYPE: Final = 1
 
+_BATCH_EXTENT: Final = struct.Struct(">qi4xb6xi")
+"""base_offset, batch_length, magic, last_offset_delta of a batch's header."""
 _INTERNAL: Final = struct.Struct(">qiibIb")
 _TYPED_BODY_START: Final = _INTERNAL.size
 
@@ -92,6 +96,62 @@ def batch_headers(payload: Buffer) -> list[tuple[int, BatchHeader]]:
     if not found:
         raise LogCorrupt("empty entry")
     return found
+
+
+class Taken(NamedTuple):
+    """What a reader takes of an entry."""
+
+    batches: list[memoryview]
+    next_offset: Offset
+    """The offset after the last one taken; without any, where the reader began."""
+    size: int
+    """Bytes of them."""
+    stopped_at: Offset | None
+    """The first offset of the batch that it does not take any more; None: it took all."""
+    is_full: bool
+    """Whether it stopped because it has enough, and would take more later."""
+
+
+def take_batches(
+    payload: memoryview,
+    offset: Offset,
+    limit: Offset,
+    size_max: int,
+    count_max: int,
+    *,
+    at_least_one: bool,
+) -> Taken:
+    """Take whole batches of an entry that end after `offset`, up to `limit`.
+
+    At most `size_max` bytes and `count_max` batches, except that `at_least_one` is taken whatever
+    its size. Looks at no more of each header than that needs: every consumer that lags behind
+    passes here with every batch. Raises LogCorrupt.
+    """
+    batches: list[memoryview] = []
+    size = at = 0
+    reached, end = offset, len(payload)
+    unpack_from = _BATCH_EXTENT.unpack_from
+    while at < end or not end:
+        try:
+            base_offset, length, magic, last_delta = unpack_from(payload, at)
+        except struct.error:
+            magic = length = 0
+        length += LENGTH_PREFIX_BYTES
+        if magic != MAGIC or length < HEADER_BYTES or at + length > end:
+            batch_headers(payload)  # which says what is wrong
+            raise LogCorrupt(f"entry is not a sequence of record batches: at {at}")
+        next_offset = base_offset + last_delta + 1
+        if next_offset > offset:
+            is_full = (size + length > size_max or len(batches) >= count_max) and bool(
+                batches or not at_least_one
+            )
+            if is_full or next_offset > limit:
+                return Taken(batches, reached, size, Offset(base_offset), is_full)
+            batches.append(payload[at : at + length])
+            size += length
+            reached = Offset(next_offset)
+        at += length
+    return Taken(batches, reached, size, None, False)
 
 
 def has_transactions(payload: Buffer) -> bool:

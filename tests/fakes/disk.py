@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from bookie.errors import DiskFailed, DiskFull
@@ -47,6 +47,9 @@ class CrashDisk:
 
     def read(self, name: str, position: int, size: int) -> bytes:
         return self._file(name).read(position, size)
+
+    def read_pieces(self, name: str, pieces: Sequence[tuple[int, int]]) -> list[bytes]:
+        return [self.read(name, position, size) for position, size in pieces]
 
     def truncate(self, name: str, size: int) -> None:
         file = self._file(name)

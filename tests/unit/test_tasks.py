@@ -33,7 +33,6 @@ STARTED: Final[Mapping[str, tuple[int, str]]] = {
     "broker/partition/leading/leader_steps.py": (1, "its end is looked at, and raised to the loop"),
     "broker/compaction/child_worker.py": (1, "a step of a task that is supervised"),
     "bookie/server/handlers.py": (1, "its failure is the answer"),
-    "bookie/storage/disk.py": (2, "the failure of a job reaches who gave it"),
     "bookie/storage/worker_thread.py": (1, "the failure of a job reaches who gave it"),
     "client/autorecovery/service.py": (4, "waited for; `failed()` tells whoever runs it"),
     "client/ledger/read/batch_read.py": (1, "waited for"),

@@ -67,6 +67,7 @@ class Kind(enum.IntEnum):
     """ledger id 8 · fenced 1 · milliseconds 8: everything before about this ledger is void."""
 
 
+_ENTRY: Final = int(Kind.ENTRY)
 _KINDS: Final = {int(kind): kind for kind in Kind}
 
 
@@ -198,6 +199,19 @@ def unpack_record(data: memoryview, seed: int, offset: int = 0) -> Record | None
     if header.crc != crc32c.crc32c(body, crc32c.crc32c(tail, seed)):
         return None
     return Record(_KINDS[header.kind], header.group, header.group_start, header.position, body)
+
+
+def entry_body(data: memoryview, seed: int, position: int, size: int) -> memoryview | None:
+    """Return the body of the ENTRY record that stands at `position` of its file and has `size`
+    bytes of body, if `data` is that record and its CRC holds, else None."""
+    if len(data) != RECORD_HEADER_BYTES + size:
+        return None
+    magic, crc, body_size, kind, _, _, found_at = _RECORD_HEADER.unpack_from(data)
+    if magic != RECORD_MAGIC or kind != _ENTRY or body_size != size or found_at != position:
+        return None
+    body = data[RECORD_HEADER_BYTES:]
+    is_right = crc == _crc32c(body, _crc32c(data[8:RECORD_HEADER_BYTES], seed))
+    return body if is_right else None
 
 
 _IDS: Final = struct.Struct(">qq")

@@ -14,6 +14,7 @@ from typing import Final
 from bookie.errors import CorruptIndex
 from bookie.storage.core.log_format import Location
 from bookie.storage.index.key_values import KeyValues
+from client.fast_tuple import new_tuple
 from client.ids import EntryId, LedgerId
 
 EntryPlace = tuple[LedgerId, EntryId, Location]
@@ -71,10 +72,10 @@ class EntryPlaces:
         stop = LEDGER_KEY.pack(ENTRY_TAG, ledger_id) + BEHIND_ENTRIES
         found: list[Location] = []
         try:
-            for key, value in self._store.scan(start, stop):
+            for following, (key, value) in enumerate(self._store.scan(start, stop), first):
                 location = _unpack_location(value)
                 bytes_max -= location.size
-                if ENTRY_KEY.unpack(key)[2] != first + len(found) or (found and bytes_max < 0):
+                if ENTRY_KEY.unpack(key)[2] != following or (found and bytes_max < 0):
                     break
                 found.append(location)
                 if len(found) == count_max:
@@ -113,4 +114,4 @@ def after(tag: bytes) -> bytes:
 def _unpack_location(value: bytes) -> Location:
     if len(value) != LOCATION.size:
         raise CorruptIndex(f"a location has {len(value)} bytes")
-    return Location(*LOCATION.unpack(value))
+    return new_tuple(Location, LOCATION.unpack(value))

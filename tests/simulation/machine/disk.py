@@ -19,7 +19,7 @@ from bookie.storage.disk import Usage
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from bookie.storage.core.append_log import LogWrite
     from client.wire.bookkeeper.messages import Buffer
@@ -90,6 +90,9 @@ class SimDisk:
     def read(self, name: str, position: int, size: int) -> bytes:
         data = self._file(name).read(position, size)
         return self._volume.damaged(data) if self._is_reading_cold else data
+
+    def read_pieces(self, name: str, pieces: Sequence[tuple[int, int]]) -> list[bytes]:
+        return [self.read(name, position, size) for position, size in pieces]
 
     def truncate(self, name: str, size: int) -> None:
         file = self._file(name)

@@ -245,6 +245,19 @@ def test_truncate_uncache_and_reads_at_the_end(disk: RealDisk, tmp_path: Path) -
     assert disk.read(name, 9, 10) == b""
     with pytest.raises(FileNotFoundError):
         disk.read(file_name(2), 0, 1)
+    with pytest.raises(FileNotFoundError):
+        disk.read_pieces(file_name(2), [(0, 1)])
+
+
+def test_pieces_of_a_file_are_read_with_one_opening(
+    disk: RealDisk, tmp_path: Path, monkeypatch
+) -> None:
+    name = file_name(1)
+    (tmp_path / name).write_bytes(b"0123456789")
+    opened, real = [], os.open
+    monkeypatch.setattr(os, "open", lambda *args: (opened.append(args), real(*args))[1])
+    assert disk.read_pieces(name, [(4, 2), (0, 3), (8, 5), (10, 1)]) == [b"45", b"012", b"89", b""]
+    assert len(opened) == 1
 
 
 def test_short_reads_are_continued(disk: RealDisk, tmp_path: Path, monkeypatch) -> None:

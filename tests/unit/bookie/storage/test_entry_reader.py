@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from bookie.errors import CorruptIndex, CorruptRecord
@@ -170,6 +172,26 @@ async def test_a_run_ends_at_what_cannot_be_read(monkeypatch) -> None:
     assert reader.read_run(L7, E0, 100, 1 << 20) == whole[:2]
     with pytest.raises(CorruptRecord, match=str(two.position)):
         reader.read_run(L7, E2, 100, 1 << 20)
+
+
+async def test_a_run_that_lies_scattered_comes_with_one_opening_of_its_file(monkeypatch) -> None:
+    box = BookieBox()
+    for entry_id in range(3):
+        await box.call(add(7, entry_id, b"%d" % entry_id))
+        await box.call(add(8, entry_id, bytes(20_000)))  # further than a gap that is read over
+    await settle()
+    reads, openings = count_reads(box, monkeypatch), 0
+    read_pieces = box.disk.read_pieces
+
+    def counted(name: str, pieces: Sequence[tuple[int, int]]) -> list[bytes]:
+        nonlocal openings
+        openings += 1
+        return read_pieces(name, pieces)
+
+    monkeypatch.setattr(box.disk, "read_pieces", counted)
+    reader = EntryReader(box.disk, box.index.places, seed_of(box.checkpoint.salt))
+    assert reader.read_run(L7, E0, 9, 1 << 20) == [envelope(7, n, b"%d" % n) for n in range(3)]
+    assert (openings, len(reads)) == (1, 3)
 
 
 async def test_a_damaged_run_of_the_index_is_looked_up_one_by_one(monkeypatch) -> None:

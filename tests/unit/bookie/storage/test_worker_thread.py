@@ -1,4 +1,4 @@
-"""A thread that does one job after the other for the event loop."""
+"""Threads that do jobs for the event loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from bookie.storage.worker_thread import WorkerThread
+from bookie.storage.worker_thread import WorkerThread, WorkerThreads
 
 
 async def test_jobs_are_done_in_order_and_their_outcomes_arrive() -> None:
@@ -54,3 +54,14 @@ def test_a_closed_loop_is_no_trouble() -> None:
     may_end.set()
     worker_thread.close()
     assert did == ["all"]
+
+
+async def test_several_threads_work_at_the_same_time_and_end_together() -> None:
+    threads, meet = WorkerThreads("several", 2), threading.Barrier(2)
+    both = [threads.run(lambda: (meet.wait(5), threading.current_thread().name)) for _ in range(2)]
+    assert {name for _, name in await asyncio.gather(*both)} == {"several", "several_1"}
+    did: list[int] = []
+    for n in range(9):
+        threads.run(lambda n=n: did.append(n))
+    threads.close()
+    assert sorted(did) == [*range(9)]

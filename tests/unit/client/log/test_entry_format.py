@@ -7,6 +7,7 @@ import pytest
 from client.errors import LogCorrupt
 from client.ids import LeaderEpoch, Offset
 from client.log.entry_format import (
+    MAGIC_POSITION,
     batch_headers,
     first_offset,
     has_transactions,
@@ -14,6 +15,7 @@ from client.log.entry_format import (
     next_offset,
     open_internal,
     seal_internal,
+    take_batches,
 )
 from client.wire.kafka.batches.record_builder import Record, build_batch
 from client.wire.kafka.batches.records import parse_header
@@ -82,3 +84,73 @@ def test_where_entries_begin_and_end() -> None:
             next_offset(damaged)
         with pytest.raises(LogCorrupt):
             has_transactions(damaged)
+
+
+def three_batches() -> tuple[memoryview, list[int]]:
+    """Offsets 10 to 12, 13, and behind a gap 20 to 21."""
+    parts = [
+        build_batch([Record(None, b"v")] * 3, base_offset=Offset(10)),
+        build_batch([Record(None, bytes(100))], base_offset=Offset(13)),
+        build_batch([Record(None, b"v")] * 2, base_offset=Offset(20)),
+    ]
+    return memoryview(b"".join(parts)), [len(part) for part in parts]
+
+
+@pytest.mark.parametrize(
+    ("offset", "limit", "count_max", "taken", "next_offset", "stopped_at", "is_full"),
+    [
+        (0, 99, 9, (0, 3), 22, None, False),
+        (12, 22, 9, (0, 3), 22, None, False),
+        (13, 22, 9, (1, 3), 22, None, False),
+        (15, 22, 9, (2, 3), 22, None, False),
+        (22, 99, 9, (0, 0), 22, None, False),
+        (10, 21, 9, (0, 2), 14, 20, False),
+        (10, 13, 9, (0, 1), 13, 13, False),
+        (10, 12, 9, (0, 0), 10, 10, False),
+        (10, 99, 2, (0, 2), 14, 20, True),
+        (10, 13, 1, (0, 1), 13, 13, True),
+    ],
+)
+def test_a_reader_takes_whole_batches_up_to_its_limits(
+    offset: int,
+    limit: int,
+    count_max: int,
+    taken: tuple[int, int],
+    next_offset: int,
+    stopped_at: int | None,
+    is_full: bool,
+) -> None:
+    payload, sizes = three_batches()
+    found = take_batches(
+        payload, Offset(offset), Offset(limit), 1 << 20, count_max, at_least_one=True
+    )
+    first, end = taken
+    expected = bytes(payload[sum(sizes[:first]) : sum(sizes[:end])])
+    assert b"".join(found.batches) == expected
+    assert [len(one) for one in found.batches] == sizes[first:end]
+    assert found[1:] == (next_offset, len(expected), stopped_at, is_full)
+
+
+def test_a_reader_takes_no_more_bytes_than_it_may() -> None:
+    payload, sizes = three_batches()
+
+    def taken(size_max: int, *, at_least_one: bool) -> tuple[int, int | None, bool]:
+        found = take_batches(payload, Offset(0), Offset(99), size_max, 9, at_least_one=at_least_one)
+        return len(found.batches), found.stopped_at, found.is_full
+
+    assert taken(sum(sizes), at_least_one=False) == (3, None, False)
+    assert taken(sum(sizes) - 1, at_least_one=False) == (2, 20, True)
+    assert taken(sizes[0], at_least_one=False) == (1, 13, True)
+    assert taken(sizes[0] - 1, at_least_one=False) == (0, 10, True)
+    assert taken(1, at_least_one=True) == (1, 13, True)
+
+
+def test_a_reader_takes_nothing_of_what_is_no_sequence_of_batches() -> None:
+    payload, sizes = three_batches()
+    whole = bytes(payload[: sizes[0]])
+    strange = bytearray(payload)
+    strange[MAGIC_POSITION] = 1
+    cut = [payload[:5], payload[:26], payload[:60], payload[:-1]]
+    for damaged in (b"", *cut, *(whole + bytes(some) for some in cut), strange):
+        with pytest.raises(LogCorrupt):
+            take_batches(memoryview(damaged), Offset(0), Offset(99), 1 << 20, 9, at_least_one=True)

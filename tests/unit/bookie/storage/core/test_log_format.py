@@ -15,6 +15,7 @@ from bookie.storage.core.log_format import (
     FileHeader,
     Kind,
     Location,
+    entry_body,
     file_name,
     file_number,
     ids_of,
@@ -131,3 +132,20 @@ def test_bodies() -> None:
     assert unpack_ledger(body) == (7, b"key")
     assert ledger_of(body) == 7
     assert ids_of(bytes(7) + b"\x07" + bytes(7) + b"\x05rest") == (7, 5)
+
+
+def test_an_entry_is_taken_for_nothing_else_and_nothing_else_for_it() -> None:
+    packed = record()
+    found = entry_body(memoryview(packed), SEED, 64, 4)
+    assert found == b"body"
+    for at in range(len(packed)):
+        damaged = bytearray(packed)
+        damaged[at] ^= 0x01
+        assert entry_body(memoryview(damaged), SEED, 64, 4) is None
+    for size in range(len(packed)):
+        assert entry_body(memoryview(packed[:size]), SEED, 64, 4) is None
+    ledger = pack_record_header(SEED, Kind.LEDGER, 5, 64, 64, b"body") + b"body"
+    assert entry_body(memoryview(ledger), SEED, 64, 4) is None
+    assert entry_body(memoryview(packed), seed_of(1), 64, 4) is None
+    assert entry_body(memoryview(packed), SEED, 65, 4) is None
+    assert entry_body(memoryview(packed + b"y"), SEED, 64, 5) is None
