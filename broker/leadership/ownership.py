@@ -25,6 +25,7 @@ from broker.errors import BrokerError
 from broker.leadership.partitions import Partitions
 from broker.leadership.takeover_turns import TakeoverTurns
 from broker.leadership.task_event import TaskEvent
+from broker.partition.first_steps import FirstSteps
 from broker.partition.log_services import LogServices
 from broker.partition.opening import Opening
 from broker.partition.partition import Partition
@@ -88,6 +89,7 @@ class Ownership:
         self._owned: dict[tuple[UUID, int], _PartitionOwnership] = {}
         self._observers: list[tuple[Observer, Observer]] = []
         self._openings = TakeoverTurns(_OPENINGS_MAX)
+        self._first_steps = FirstSteps(services.ledgers)
         partitions.awaited.on_wanted = self._openings.want
         self._replays = asyncio.Semaphore(_REPLAYS_MAX)
         self._closing = False
@@ -286,7 +288,7 @@ class _PartitionOwnership:
                         self._wake.set,
                         self._ownership._is_alive,
                         list_path,
-                        self._ownership._services.ledgers.take_id,
+                        self._ownership._first_steps,
                     )
                     if claim is not None:
                         return await self._take_over(self.topic or self._first_topic, claim)

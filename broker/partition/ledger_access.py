@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-from broker.partition.ledgers import Reader, Writer
+from broker.partition.ledgers import FoundEnd, PlannedLedger, Reader, Writer
 from client.held_memory import HeldMemory
 from client.ids import BookieId, LedgerId
 from client.ledger.client import LedgerClient
 from client.ledger.core.ledger_metadata import LedgerMetadata
+from client.ledger.joined_changes import RecoveryStart
 from client.node.grouped_requests import GroupedRequests
 
 
@@ -60,6 +61,27 @@ class LedgerAccess:
             custom_metadata=custom_metadata,
         )
 
+    async def plan(
+        self,
+        *,
+        ensemble_size: int,
+        write_quorum: int,
+        ack_quorum: int,
+        write_quorum_min: int,
+        ledger_id: LedgerId | None = None,
+        custom_metadata: Mapping[str, bytes] | None = None,
+    ) -> PlannedLedger:
+        """Return a ledger for a transaction of the caller to create."""
+        return await self._client.plan(
+            ensemble_size=ensemble_size,
+            write_quorum=write_quorum,
+            ack_quorum=ack_quorum,
+            write_quorum_min=write_quorum_min,
+            ledger_id=ledger_id,
+            password=self._password,
+            custom_metadata=custom_metadata,
+        )
+
     async def take_id(self) -> LedgerId:
         """Take an id for `create`."""
         return await self._client.take_id()
@@ -68,9 +90,17 @@ class LedgerAccess:
         """Open for reading, without recovery."""
         return await self._client.open(ledger_id, password=self._password)
 
-    async def recover(self, ledger_id: LedgerId) -> Reader:
+    async def recovery_starts(self, ledger_ids: Sequence[LedgerId]) -> Sequence[RecoveryStart]:
+        """Read what recoveries begin from, together."""
+        return await self._client.recovery_starts(ledger_ids)
+
+    async def recover(self, ledger_id: LedgerId, start: RecoveryStart | None = None) -> Reader:
         """Fence the ledger and close it at its true end."""
-        return await self._client.recover(ledger_id, password=self._password)
+        return await self._client.recover(ledger_id, start, password=self._password)
+
+    async def find_end(self, ledger_id: LedgerId, start: RecoveryStart | None = None) -> FoundEnd:
+        """Fence the ledger and find its true end."""
+        return await self._client.find_end(ledger_id, start, password=self._password)
 
     async def delete(self, ledger_id: LedgerId) -> None:
         """Delete the ledger."""

@@ -19,7 +19,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Final
 
@@ -36,9 +37,10 @@ from client.ledger.bookies.health_switch import HealthSwitch
 from client.ledger.config import LedgerClientConfig
 from client.ledger.context import LedgerContext
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, VersionedMetadata
-from client.ledger.core.recovery import close_recovered, mark_in_recovery
-from client.ledger.core.schedule import schedule_of
+from client.ledger.core.recovery import Recovered, close_recovered, mark_in_recovery
+from client.ledger.core.schedule import Schedule, schedule_of
 from client.ledger.core.sizing import fitting
+from client.ledger.joined_changes import FoundEnd, PlannedLedger, RecoveryStart
 from client.ledger.ledger_ids import LedgerIds
 from client.ledger.ledger_nodes import LedgerNodes
 from client.ledger.read.batch_ability import BatchAbility
@@ -200,35 +202,44 @@ class LedgerClient:
         fewer than this. `ledger_id`: an id of your own choice. Raises IncorrectParameter unless
         E >= Qw >= Qa >= 1, NotEnoughBookies, LedgerExists for a chosen id that is taken.
         """
-        schedule = fitting(
+        metadata = self._new_metadata(
             schedule_of(ensemble_size, write_quorum, ack_quorum),
-            len(self._bookies.writable),
-            striping=self._config.opportunistic_striping,
-            write_quorum_min=write_quorum_min,
-        )
-        ensemble = self._choice.ensemble(schedule.ensemble_size, schedule.write_quorum)
-        metadata = LedgerMetadata(
-            ensemble_size=schedule.ensemble_size,
-            write_quorum=schedule.write_quorum,
-            ack_quorum=ack_quorum,
-            fragments=(Fragment(EntryId(0), ensemble),),
-            digest_type=digest_type,
-            password=password,
-            ctime_ms=self._clock.now_ms() if self._config.store_creation_time else None,
-            custom_metadata=dict(custom_metadata or {}),
-            c_token=self._rng.getrandbits(_C_TOKEN_BITS),
+            write_quorum_min,
+            digest_type,
+            password,
+            custom_metadata,
         )
         made_id, current = await self._create_node(ledger_id, metadata)
-        self.stats.created += 1
-        log.info(
-            "ledger.created ledger=%d ensemble=%s",
-            made_id,
-            ",".join(current.metadata.last_fragment.ensemble),
+        return self._new_writer(made_id, current)
+
+    async def plan(
+        self,
+        *,
+        ensemble_size: int = 3,
+        write_quorum: int = 3,
+        ack_quorum: int = 2,
+        write_quorum_min: int | None = None,
+        ledger_id: int | None = None,
+        digest_type: DigestType = DigestType.CRC32C,
+        password: bytes = b"",
+        custom_metadata: Mapping[str, bytes] | None = None,
+    ) -> PlannedLedger:
+        """Return a ledger as `create` would make it, for somebody else's transaction to create.
+
+        Raises what `create` raises, but for LedgerExists: the transaction is refused then.
+        """
+        metadata = self._new_metadata(
+            schedule_of(ensemble_size, write_quorum, ack_quorum),
+            write_quorum_min,
+            digest_type,
+            password,
+            custom_metadata,
         )
-        codec = EntryCodec(made_id, digest_type, password)
-        writer = LedgerWriter(codec, master_key(password), current, self._context)
-        self._remember(writer)
-        return writer
+        planned_id = await self._ids.take() if ledger_id is None else LedgerId(ledger_id)
+        self._ids.tidy()
+        change = self._nodes.creation(planned_id, metadata)
+        current = VersionedMetadata(metadata, 0)
+        return PlannedLedger(planned_id, (change,), partial(self._new_writer, planned_id, current))
 
     async def take_id(self) -> LedgerId:
         """Take an id for `create`: newer than those of all ledgers there are, but for ids that
@@ -249,13 +260,20 @@ class LedgerClient:
             await reader.refresh()
         return reader
 
-    async def recover(self, ledger_id: int, *, password: bytes | None = b"") -> LedgerReader:
+    async def recover(
+        self,
+        ledger_id: int,
+        start: RecoveryStart | None = None,
+        *,
+        password: bytes | None = b"",
+    ) -> LedgerReader:
         """Fence a ledger's writer, find its end and close it; return a reader of all of it.
 
-        Raises NoSuchLedger, UnauthorizedAccess, RecoveryInconclusive (try again later).
+        `start`: if it was read. Raises NoSuchLedger, UnauthorizedAccess, RecoveryInconclusive (try
+        again later).
         """
         ledger_id = LedgerId(ledger_id)
-        current = await self._nodes.read(ledger_id)
+        current = start.current if start is not None else await self._nodes.read(ledger_id)
         codec, key = unlock(ledger_id, current.metadata, password)
         while not current.metadata.is_closed:
             current = await self._nodes.update(ledger_id, current, mark_in_recovery)
@@ -263,6 +281,38 @@ class LedgerClient:
                 break
             current = await self._recover_once(ledger_id, current, codec, key)
         return self._reader(ledger_id, current, password)
+
+    async def recovery_starts(self, ledger_ids: Sequence[int]) -> list[RecoveryStart]:
+        """Read what recoveries of ledgers begin from, together. Raises NoSuchLedger."""
+        ids = [LedgerId(ledger_id) for ledger_id in ledger_ids]
+        found = await asyncio.gather(*map(self._nodes.read, ids))
+        return [self._start(ledger_id, current) for ledger_id, current in zip(ids, found)]
+
+    async def find_end(
+        self,
+        ledger_id: int,
+        start: RecoveryStart | None = None,
+        *,
+        password: bytes | None = b"",
+    ) -> FoundEnd:
+        """Do what `recover` does, but leave the closing to somebody else's transaction.
+
+        If that is refused, somebody else has changed the ledger: what was found here may not be its
+        end then. Raises what `recover` raises.
+        """
+        ledger_id = LedgerId(ledger_id)
+        current = start.current if start is not None else await self._nodes.read(ledger_id)
+        codec, key = unlock(ledger_id, current.metadata, password)
+        current = await self._nodes.update(ledger_id, current, mark_in_recovery)
+        if current.metadata.is_closed:
+            return FoundEnd(self._reader(ledger_id, current, password), None)
+        snapshot, version = current
+        end = await self._run_recovery(ledger_id, snapshot, codec, key)
+        closed = close_recovered(snapshot, snapshot, end)
+        assert closed is not None
+        change = self._nodes.change(ledger_id, closed, version)
+        reader = self._reader(ledger_id, VersionedMetadata(closed, version + 1), password)
+        return FoundEnd(reader, change)
 
     async def delete(self, ledger_id: int) -> None:
         """Delete a ledger; bookies reclaim its space by themselves. Absent is fine."""
@@ -303,18 +353,14 @@ class LedgerClient:
     ) -> VersionedMetadata:
         """Run recovery from metadata that is IN_RECOVERY; return what stands afterwards."""
         snapshot = current.metadata
-        log.info("ledger.recovering ledger=%d", ledger_id)
-        self.stats.recovered += 1
-        began_s = self.stats.now_s()
+        end = await self._run_recovery(ledger_id, snapshot, codec, key)
         try:
-            end = await RecoveryRun(snapshot, codec, key, self._context).run()
             current = await self._nodes.update(
                 ledger_id, current, lambda metadata: close_recovered(metadata, snapshot, end)
             )
         except (LedgerError, MetadataError):
             self.stats.recovery_failures += 1
             raise
-        self.stats.recovery_seconds.observe(self.stats.now_s() - began_s)
         log.info(
             "ledger.recovered ledger=%d state=%s last_entry=%d found=%d",
             ledger_id,
@@ -323,6 +369,72 @@ class LedgerClient:
             end.last_entry,
         )
         return current
+
+    async def _run_recovery(
+        self, ledger_id: LedgerId, snapshot: LedgerMetadata, codec: EntryCodec, key: bytes
+    ) -> Recovered:
+        """Find out where a ledger ends that is IN_RECOVERY."""
+        log.info("ledger.recovering ledger=%d", ledger_id)
+        self.stats.recovered += 1
+        began_s = self.stats.now_s()
+        try:
+            end = await RecoveryRun(snapshot, codec, key, self._context).run()
+        except (LedgerError, MetadataError):
+            self.stats.recovery_failures += 1
+            raise
+        self.stats.recovery_seconds.observe(self.stats.now_s() - began_s)
+        return end
+
+    def _start(self, ledger_id: LedgerId, current: VersionedMetadata) -> RecoveryStart:
+        wanted = mark_in_recovery(current.metadata)
+        if wanted is None:
+            return RecoveryStart(ledger_id, current, None, current)
+        mark = self._nodes.change(ledger_id, wanted, current.version)
+        return RecoveryStart(
+            ledger_id, current, mark, VersionedMetadata(wanted, current.version + 1)
+        )
+
+    def _new_metadata(
+        self,
+        asked: Schedule,
+        write_quorum_min: int | None,
+        digest_type: DigestType,
+        password: bytes,
+        custom_metadata: Mapping[str, bytes] | None,
+    ) -> LedgerMetadata:
+        """Choose bookies for a ledger. Raises NotEnoughBookies."""
+        schedule = fitting(
+            asked,
+            len(self._bookies.writable),
+            striping=self._config.opportunistic_striping,
+            write_quorum_min=write_quorum_min,
+        )
+        ensemble = self._choice.ensemble(schedule.ensemble_size, schedule.write_quorum)
+        return LedgerMetadata(
+            ensemble_size=schedule.ensemble_size,
+            write_quorum=schedule.write_quorum,
+            ack_quorum=schedule.ack_quorum,
+            fragments=(Fragment(EntryId(0), ensemble),),
+            digest_type=digest_type,
+            password=password,
+            ctime_ms=self._clock.now_ms() if self._config.store_creation_time else None,
+            custom_metadata=dict(custom_metadata or {}),
+            c_token=self._rng.getrandbits(_C_TOKEN_BITS),
+        )
+
+    def _new_writer(self, ledger_id: LedgerId, current: VersionedMetadata) -> LedgerWriter:
+        metadata = current.metadata
+        self.stats.created += 1
+        log.info(
+            "ledger.created ledger=%d ensemble=%s",
+            ledger_id,
+            ",".join(metadata.last_fragment.ensemble),
+        )
+        password = metadata.password or b""
+        codec = EntryCodec(ledger_id, metadata.digest_type or DigestType.CRC32, password)
+        writer = LedgerWriter(codec, master_key(password), current, self._context)
+        self._remember(writer)
+        return writer
 
     def _rack_placement(self) -> RackPlacement:
         config = self._config

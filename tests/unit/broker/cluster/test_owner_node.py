@@ -36,8 +36,12 @@ class Lab:
 
     async def claim(self) -> OwnerClaim | None:
         return await self.node.claim(
-            lambda: None, lambda _: self.is_rival_alive, LIST, self.take_id
+            lambda: None, lambda _: self.is_rival_alive, LIST, self
         )
+
+    async def starts(self, beside: Versioned) -> Sequence[RecoveryStart]:
+        del beside
+        return await self.ledgers.recovery_starts(self.listed)
 
     async def take_id(self) -> LedgerId:
         path = await self.requests.create("/id-", ephemeral=True, sequential=True)
