@@ -138,9 +138,7 @@ class Opening:
             step.ledger_id,
             step.log_end_offset,
         )
-        return Opened(
-            step.segments, step.version, writer, step.log_end_offset, fold, step.earlier
-        )
+        return Opened(step.segments, step.version, writer, step.log_end_offset, fold, step.earlier)
 
     async def _do(self, step: Step) -> Step:
         takeover = self._takeover

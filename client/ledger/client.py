@@ -286,7 +286,9 @@ class LedgerClient:
         """Read what recoveries of ledgers begin from, together. Raises NoSuchLedger."""
         ids = [LedgerId(ledger_id) for ledger_id in ledger_ids]
         found = await asyncio.gather(*map(self._nodes.read, ids))
-        return [self._start(ledger_id, current) for ledger_id, current in zip(ids, found)]
+        return [
+            self._start(ledger_id, current) for ledger_id, current in zip(ids, found, strict=True)
+        ]
 
     async def find_end(
         self,

@@ -147,16 +147,7 @@ class Resign(NamedTuple):
 
 
 Step = (
-    Claim
-    | ReadList
-    | Recover
-    | FindEnd
-    | Replay
-    | PlanLedger
-    | Commit
-    | ReadBack
-    | Serve
-    | Resign
+    Claim | ReadList | Recover | FindEnd | Replay | PlanLedger | Commit | ReadBack | Serve | Resign
 )
 
 

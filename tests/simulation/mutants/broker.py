@@ -73,9 +73,7 @@ def serve_before_cas(patch: Any) -> None:
 def list_any_version(patch: Any) -> None:
     """The segment list is set without comparing versions."""
 
-    async def set_(
-        self: SegmentNode, segments: Any, expected_version: int, first: Any = ()
-    ) -> Any:
+    async def set_(self: SegmentNode, segments: Any, expected_version: int, first: Any = ()) -> Any:
         del expected_version
         changes = [*first, SetData(self.path, segments.encode(), -1)]
         return (await self._store.multi(changes))[-1]
