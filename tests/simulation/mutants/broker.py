@@ -19,7 +19,7 @@ from broker.partition.core.log_state import LogState
 from broker.partition.core.offsets import LogOffsets
 from broker.partition.core.producer_state import ProducerState
 from broker.partition.core.replay import LedgerReplay
-from broker.partition.core.takeover import CommitLost, Committed, CommitUnknown, Takeover
+from broker.partition.core.takeover import Committed, CommitUnknown, Takeover
 from broker.partition.leading import leader_steps
 from broker.partition.leading.leader_steps import LeaderSteps
 from broker.partition.opening import Opening
@@ -76,18 +76,30 @@ def list_any_version(patch: Any) -> None:
     async def set_(self: SegmentNode, segments: Any, expected_version: int, first: Any = ()) -> Any:
         del expected_version
         changes = [*first, SetData(self.path, segments.encode(), -1)]
-        return (await self._store.multi(changes))[-1]
+        return (await self._requests.multi(changes))[-1]
 
     patch(SegmentNode, "set", set_)
 
 
-def unknown_commit_is_lost(patch: Any) -> None:
-    """A takeover whose answer got lost deletes its ledger."""
+def commit_without_close(patch: Any) -> None:
+    """A takeover seals the last ledger in the list, but does not close it."""
 
-    def on_commit(self: Takeover, outcome: Any) -> Any:
-        return original(self, CommitLost() if isinstance(outcome, CommitUnknown) else outcome)
+    async def commit(self: Opening, *step: Any) -> Any:
+        self._close = None
+        return await original(self, *step)
 
-    original = patch(Takeover, "on_commit", on_commit)
+    original = patch(Opening, "_commit", commit)
+
+
+def close_any_version(patch: Any) -> None:
+    """A takeover closes the last ledger where it found its end, whatever others did since."""
+
+    async def commit(self: Opening, *step: Any) -> Any:
+        if isinstance(self._close, SetData):
+            self._close = self._close._replace(version=-1)
+        return await original(self, *step)
+
+    original = patch(Opening, "_commit", commit)
 
 
 def unknown_commit_is_done(patch: Any) -> None:
