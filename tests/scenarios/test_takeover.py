@@ -371,7 +371,7 @@ def test_a_ledger_that_was_closed_elsewhere_refuses_the_commit(is_answer_lost: b
     two_brokers(scenario, ClientBackend)
 
 
-def test_a_commit_that_came_through_and_was_overtaken_is_not_served_nor_deleted() -> None:
+def test_a_commit_that_came_through_and_was_overtaken_is_not_served() -> None:
     async def scenario(world: World, first: Broker, second: Broker) -> None:
         topic = await world.topic()
         break_commits(world, Fault.LOSE_REPLY)
