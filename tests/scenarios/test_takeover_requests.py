@@ -120,26 +120,31 @@ def test_many_partitions_whose_leader_died() -> None:
 
 @pytest.mark.parametrize("fault", list(Fault))
 def test_commits_that_get_lost_together_are_settled_one_by_one(fault: Fault) -> None:
-    """OWN-ID: whoever took the silence for a refusal would delete a ledger that is listed."""
+    """OWN-ID: whoever took the silence for a refusal would have led, and would begin again."""
 
     async def scenario(world: World) -> None:
-        topic = await world.topic(partition_count=8)
+        broker = await world.broker(1)
+        first = await world.topic("before")
+        await all_led(broker, first)  # the directory of ledgers is there from now on
+        topic = await world.topic("t", 8)
         lost: list[str] = []
 
         def lose(operation: Operation) -> Fault | None:
-            is_commit = operation.name == "multi" and operation.path.startswith(paths.LEDGERS_ROOT)
-            if not is_commit or lost:
+            # Of what begins with ledgers, ids are taken by one that names none.
+            of_ledgers = operation.path.startswith(paths.LEDGERS_ROOT)
+            takes_ids = operation.path == paths.ledger_id_prefix()
+            if operation.name != "multi" or not of_ledgers or takes_ids or lost:
                 return None
             lost.append(operation.path)
             return fault
 
         world.cluster.on_request = lose
-        broker = await world.broker(1)
         await all_led(broker, topic)
         assert len(lost) == 1
         listed = [world.segments(topic, index).segments[-1].ledger_id for index in range(8)]
+        listed.append(world.segments(first).segments[-1].ledger_id)
         assert world.ledger_ids() == sorted(listed)
-        assert [partition.leader_epoch for partition in broker.partitions] == [0] * 8
+        assert [partition.leader_epoch for partition in broker.partitions] == [0] * 9
         for partition in broker.partitions:
             await done(partition.append(batch("a")))
 
