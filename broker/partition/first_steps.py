@@ -32,7 +32,7 @@ class FirstSteps:
             last = [segment.ledger_id for segment in segments.segments[-RECOVER_LEDGERS:]]
             if segments.deleted or not last:
                 return ()
-            return await self._ledgers.recovery_starts(last)
+            return await self._ledgers.recoveries.starts(last)
         except (LogCorrupt, LedgerError, MetadataError) as error:
             _LOG.info("takeover.no_start error=%r", error)
             return ()

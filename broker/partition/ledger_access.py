@@ -10,7 +10,28 @@ from client.ids import BookieId, LedgerId
 from client.ledger.client import LedgerClient
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.joined_changes import RecoveryStart
+from client.ledger.recoveries import Recoveries
 from client.node.grouped_requests import GroupedRequests
+
+
+class RecoveryAccess:
+    """Implements `broker.partition.ledgers.Recoveries`."""
+
+    def __init__(self, recoveries: Recoveries, password: bytes) -> None:
+        self._recoveries = recoveries
+        self._password = password
+
+    async def starts(self, ledger_ids: Sequence[LedgerId]) -> Sequence[RecoveryStart]:
+        """Read what recoveries begin from, together."""
+        return await self._recoveries.starts(ledger_ids)
+
+    async def recover(self, ledger_id: LedgerId, start: RecoveryStart | None = None) -> Reader:
+        """Fence the ledger and close it at its true end."""
+        return await self._recoveries.recover(ledger_id, start, password=self._password)
+
+    async def find_end(self, ledger_id: LedgerId, start: RecoveryStart | None = None) -> FoundEnd:
+        """Fence the ledger and find its true end."""
+        return await self._recoveries.find_end(ledger_id, start, password=self._password)
 
 
 class LedgerAccess:
@@ -20,6 +41,7 @@ class LedgerAccess:
         self._client = client
         self._password = password
         self.stats = client.stats
+        self.recoveries = RecoveryAccess(client.recoveries, password)
 
     @property
     def memory(self) -> HeldMemory:
@@ -89,18 +111,6 @@ class LedgerAccess:
     async def open(self, ledger_id: LedgerId) -> Reader:
         """Open for reading, without recovery."""
         return await self._client.open(ledger_id, password=self._password)
-
-    async def recovery_starts(self, ledger_ids: Sequence[LedgerId]) -> Sequence[RecoveryStart]:
-        """Read what recoveries begin from, together."""
-        return await self._client.recovery_starts(ledger_ids)
-
-    async def recover(self, ledger_id: LedgerId, start: RecoveryStart | None = None) -> Reader:
-        """Fence the ledger and close it at its true end."""
-        return await self._client.recover(ledger_id, start, password=self._password)
-
-    async def find_end(self, ledger_id: LedgerId, start: RecoveryStart | None = None) -> FoundEnd:
-        """Fence the ledger and find its true end."""
-        return await self._client.find_end(ledger_id, start, password=self._password)
 
     async def delete(self, ledger_id: LedgerId) -> None:
         """Delete the ledger."""

@@ -152,12 +152,34 @@ class PlannedLedger(Protocol):
         ...
 
 
+class Recoveries(Protocol):
+    """Recovers ledgers, by itself or with changes of the caller."""
+
+    async def starts(self, ledger_ids: Sequence[LedgerId]) -> Sequence[RecoveryStart]:
+        """Read what recoveries begin from, together. Raises NoSuchLedger, MetadataError."""
+        ...
+
+    async def recover(self, ledger_id: LedgerId, start: RecoveryStart | None = ...) -> Reader:
+        """Fence the ledger and close it at its true end. Raises NoSuchLedger, LedgerError."""
+        ...
+
+    async def find_end(self, ledger_id: LedgerId, start: RecoveryStart | None = ...) -> FoundEnd:
+        """Do what `recover` does, but leave the closing to a transaction of the caller.
+
+        Raises NoSuchLedger, LedgerError.
+        """
+        ...
+
+
 class Ledgers(Protocol):
     """Creates, opens, recovers and deletes ledgers."""
 
+    stats: LedgerStats
+    """Their counters."""
+
     @property
-    def stats(self) -> LedgerStats:
-        """Their counters."""
+    def recoveries(self) -> Recoveries:
+        """Recovers them."""
         ...
 
     @property
@@ -221,21 +243,6 @@ class Ledgers(Protocol):
 
     async def open(self, ledger_id: LedgerId) -> Reader:
         """Open for reading, without recovery. Raises NoSuchLedger."""
-        ...
-
-    async def recovery_starts(self, ledger_ids: Sequence[LedgerId]) -> Sequence[RecoveryStart]:
-        """Read what recoveries begin from, together. Raises NoSuchLedger, MetadataError."""
-        ...
-
-    async def recover(self, ledger_id: LedgerId, start: RecoveryStart | None = ...) -> Reader:
-        """Fence the ledger and close it at its true end. Raises NoSuchLedger, LedgerError."""
-        ...
-
-    async def find_end(self, ledger_id: LedgerId, start: RecoveryStart | None = ...) -> FoundEnd:
-        """Do what `recover` does, but leave the closing to a transaction of the caller.
-
-        Raises NoSuchLedger, LedgerError.
-        """
         ...
 
     async def delete(self, ledger_id: LedgerId) -> None:

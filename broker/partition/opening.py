@@ -166,13 +166,14 @@ class Opening:
         assert_never(step)
 
     async def _recover(self, ledger_id: LedgerId, *, is_last: bool) -> Step:
-        ledgers, start = self._services.ledgers, self._starts.get(ledger_id)
+        recoveries = self._services.ledgers.recoveries
+        start = self._starts.get(ledger_id)
         try:
             if is_last:
-                found = await ledgers.find_end(ledger_id, start)
+                found = await recoveries.find_end(ledger_id, start)
                 self._readers[ledger_id], self._close = found.reader, found.close
             else:
-                self._readers[ledger_id] = await ledgers.recover(ledger_id, start)
+                self._readers[ledger_id] = await recoveries.recover(ledger_id, start)
         except NoSuchLedger:
             # A trim by the leader that we are about to replace deletes ledgers, but changes the
             # list first. If the list is unchanged, the ledger is missing and must not be skipped.

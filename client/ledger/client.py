@@ -19,12 +19,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Final
 
-from client.errors import LedgerError, LedgerExists, MetadataError, UnauthorizedAccess
+from client.errors import LedgerExists
 from client.held_memory import HeldMemory
 from client.ids import BookieId, Clock, EntryId, LedgerId, Rng
 from client.ledger.bookies.bookie_choice import BookieChoice
@@ -37,16 +37,14 @@ from client.ledger.bookies.health_switch import HealthSwitch
 from client.ledger.config import LedgerClientConfig
 from client.ledger.context import LedgerContext
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, VersionedMetadata
-from client.ledger.core.recovery import Recovered, close_recovered, mark_in_recovery
 from client.ledger.core.schedule import Schedule, schedule_of
 from client.ledger.core.sizing import fitting
-from client.ledger.joined_changes import FoundEnd, PlannedLedger, RecoveryStart
+from client.ledger.joined_changes import PlannedLedger
 from client.ledger.ledger_ids import LedgerIds
 from client.ledger.ledger_nodes import LedgerNodes
 from client.ledger.read.batch_ability import BatchAbility
 from client.ledger.read.reader import LedgerReader
-from client.ledger.read.tail import TailView
-from client.ledger.recovery_run import RecoveryRun
+from client.ledger.recoveries import Recoveries, reader_of
 from client.ledger.stats import LedgerStats
 from client.ledger.write.add_pipeline import add_rules
 from client.ledger.write.core.writer_window import ActiveWriters
@@ -102,7 +100,7 @@ class LedgerClient:
         self._bookies: BookieSet = bookies
         health = BookieHealth(self._config.health_limits())
         self._health_switch = HealthSwitch(store, root, health)
-        self._choice = BookieChoice(self._bookies, placement or self._rack_placement(), health, rng)
+        choice = BookieChoice(self._bookies, placement or self._rack_placement(), health, rng)
         self._nodes = LedgerNodes(
             store,
             root,
@@ -112,10 +110,10 @@ class LedgerClient:
         self.requests = self._nodes.requests
         """What changes of ledgers leave with, for others that have requests at the same time."""
         marks = HoleMarks(store, self._nodes, clock, root=root)
-        self._context = LedgerContext(
+        self.context = LedgerContext(
             self._nodes,
             self._bookies,
-            self._choice,
+            choice,
             health,
             marks,
             self._config,
@@ -125,6 +123,9 @@ class LedgerClient:
             add_rules(self._config),
             ActiveWriters(),
         )
+        """What the parts of this client share, for others that work on ledgers themselves."""
+        self.recoveries = Recoveries(self.context)
+        """For others that join a recovery's changes with their own."""
         self._ids = LedgerIds(store, self._nodes, root)
         self._writers: list[LedgerWriter] = []
         self._writers_max = _WRITERS_FEW
@@ -152,14 +153,9 @@ class LedgerClient:
             async with asyncio.timeout(_LINGER_S):
                 await asyncio.gather(*map(_settled, self._writers))
         self._writers.clear()
-        await self._context.marks.close(_LINGER_S)
+        await self.context.marks.close(_LINGER_S)
         self._health_switch.close()
         self._bookies.close()
-
-    @property
-    def context(self) -> LedgerContext:
-        """What the parts of this client share, for others that work on ledgers themselves."""
-        return self._context
 
     @property
     def writable_bookies(self) -> tuple[BookieId, ...]:
@@ -255,66 +251,17 @@ class LedgerClient:
         """
         ledger_id = LedgerId(ledger_id)
         current = await self._nodes.read(ledger_id)
-        reader = self._reader(ledger_id, current, password)
+        reader = reader_of(ledger_id, current, password, self.context)
         if not current.metadata.is_closed:
             await reader.refresh()
         return reader
 
-    async def recover(
-        self,
-        ledger_id: int,
-        start: RecoveryStart | None = None,
-        *,
-        password: bytes | None = b"",
-    ) -> LedgerReader:
+    async def recover(self, ledger_id: int, *, password: bytes | None = b"") -> LedgerReader:
         """Fence a ledger's writer, find its end and close it; return a reader of all of it.
 
-        `start`: if it was read. Raises NoSuchLedger, UnauthorizedAccess, RecoveryInconclusive (try
-        again later).
+        Raises NoSuchLedger, UnauthorizedAccess, RecoveryInconclusive (try again later).
         """
-        ledger_id = LedgerId(ledger_id)
-        current = start.current if start is not None else await self._nodes.read(ledger_id)
-        codec, key = unlock(ledger_id, current.metadata, password)
-        while not current.metadata.is_closed:
-            current = await self._nodes.update(ledger_id, current, mark_in_recovery)
-            if current.metadata.is_closed:
-                break
-            current = await self._recover_once(ledger_id, current, codec, key)
-        return self._reader(ledger_id, current, password)
-
-    async def recovery_starts(self, ledger_ids: Sequence[int]) -> list[RecoveryStart]:
-        """Read what recoveries of ledgers begin from, together. Raises NoSuchLedger."""
-        ids = [LedgerId(ledger_id) for ledger_id in ledger_ids]
-        found = await asyncio.gather(*map(self._nodes.read, ids))
-        return [
-            self._start(ledger_id, current) for ledger_id, current in zip(ids, found, strict=True)
-        ]
-
-    async def find_end(
-        self,
-        ledger_id: int,
-        start: RecoveryStart | None = None,
-        *,
-        password: bytes | None = b"",
-    ) -> FoundEnd:
-        """Do what `recover` does, but leave the closing to somebody else's transaction.
-
-        If that is refused, somebody else has changed the ledger: what was found here may not be its
-        end then. Raises what `recover` raises.
-        """
-        ledger_id = LedgerId(ledger_id)
-        current = start.current if start is not None else await self._nodes.read(ledger_id)
-        codec, key = unlock(ledger_id, current.metadata, password)
-        current = await self._nodes.update(ledger_id, current, mark_in_recovery)
-        if current.metadata.is_closed:
-            return FoundEnd(self._reader(ledger_id, current, password), None)
-        snapshot, version = current
-        end = await self._run_recovery(ledger_id, snapshot, codec, key)
-        closed = close_recovered(snapshot, snapshot, end)
-        assert closed is not None
-        change = self._nodes.change(ledger_id, closed, version)
-        reader = self._reader(ledger_id, VersionedMetadata(closed, version + 1), password)
-        return FoundEnd(reader, change)
+        return await self.recoveries.recover(LedgerId(ledger_id), password=password)
 
     async def delete(self, ledger_id: int) -> None:
         """Delete a ledger; bookies reclaim its space by themselves. Absent is fine."""
@@ -350,52 +297,6 @@ class LedgerClient:
             except LedgerExists:
                 log.warning("ledger.id_taken ledger=%d", ledger_id)
 
-    async def _recover_once(
-        self, ledger_id: LedgerId, current: VersionedMetadata, codec: EntryCodec, key: bytes
-    ) -> VersionedMetadata:
-        """Run recovery from metadata that is IN_RECOVERY; return what stands afterwards."""
-        snapshot = current.metadata
-        end = await self._run_recovery(ledger_id, snapshot, codec, key)
-        try:
-            current = await self._nodes.update(
-                ledger_id, current, lambda metadata: close_recovered(metadata, snapshot, end)
-            )
-        except (LedgerError, MetadataError):
-            self.stats.recovery_failures += 1
-            raise
-        log.info(
-            "ledger.recovered ledger=%d state=%s last_entry=%d found=%d",
-            ledger_id,
-            current.metadata.state.name,
-            current.metadata.last_entry,
-            end.last_entry,
-        )
-        return current
-
-    async def _run_recovery(
-        self, ledger_id: LedgerId, snapshot: LedgerMetadata, codec: EntryCodec, key: bytes
-    ) -> Recovered:
-        """Find out where a ledger ends that is IN_RECOVERY."""
-        log.info("ledger.recovering ledger=%d", ledger_id)
-        self.stats.recovered += 1
-        began_s = self.stats.now_s()
-        try:
-            end = await RecoveryRun(snapshot, codec, key, self._context).run()
-        except (LedgerError, MetadataError):
-            self.stats.recovery_failures += 1
-            raise
-        self.stats.recovery_seconds.observe(self.stats.now_s() - began_s)
-        return end
-
-    def _start(self, ledger_id: LedgerId, current: VersionedMetadata) -> RecoveryStart:
-        wanted = mark_in_recovery(current.metadata)
-        if wanted is None:
-            return RecoveryStart(ledger_id, current, None, current)
-        mark = self._nodes.change(ledger_id, wanted, current.version)
-        return RecoveryStart(
-            ledger_id, current, mark, VersionedMetadata(wanted, current.version + 1)
-        )
-
     def _new_metadata(
         self,
         asked: Schedule,
@@ -411,7 +312,7 @@ class LedgerClient:
             striping=self._config.opportunistic_striping,
             write_quorum_min=write_quorum_min,
         )
-        ensemble = self._choice.ensemble(schedule.ensemble_size, schedule.write_quorum)
+        ensemble = self.context.choice.ensemble(schedule.ensemble_size, schedule.write_quorum)
         return LedgerMetadata(
             ensemble_size=schedule.ensemble_size,
             write_quorum=schedule.write_quorum,
@@ -434,7 +335,7 @@ class LedgerClient:
         )
         password = metadata.password or b""
         codec = EntryCodec(ledger_id, metadata.digest_type or DigestType.CRC32, password)
-        writer = LedgerWriter(codec, master_key(password), current, self._context)
+        writer = LedgerWriter(codec, master_key(password), current, self.context)
         self._remember(writer)
         return writer
 
@@ -446,29 +347,6 @@ class LedgerClient:
             enforced=config.racks_enforced,
             local_rack=config.local_rack,
         )
-
-    def _reader(
-        self, ledger_id: LedgerId, current: VersionedMetadata, password: bytes | None
-    ) -> LedgerReader:
-        codec, _ = unlock(ledger_id, current.metadata, password)
-        view = TailView(ledger_id, current, codec, self._context)
-        return LedgerReader(ledger_id, view, codec, self._context)
-
-
-def unlock(
-    ledger_id: LedgerId, metadata: LedgerMetadata, password: bytes | None
-) -> tuple[EntryCodec, bytes]:
-    """Return codec and master key of a ledger. Raises UnauthorizedAccess for a wrong password.
-
-    Very old ledgers store neither password nor digest type: CRC32 was the usual one then.
-    """
-    known = metadata.password
-    if password is None:
-        password = known or b""
-    elif known is not None and known != password:
-        raise UnauthorizedAccess(f"wrong password for ledger {ledger_id}")
-    digest_type = metadata.digest_type or DigestType.CRC32
-    return EntryCodec(ledger_id, digest_type, password), master_key(password)
 
 
 async def _settled(writer: LedgerWriter) -> None:

@@ -240,7 +240,12 @@ class FakeLedgerClient:
         last = ledger.closed_at if ledger.closed_at is not None else ledger.confirmed
         return FakeReader(self.service, ledger, lambda: last)
 
-    async def recovery_starts(self, ledger_ids: Sequence[LedgerId]) -> Sequence[RecoveryStart]:
+    @property
+    def recoveries(self) -> FakeLedgerClient:
+        """Its own, too."""
+        return self
+
+    async def starts(self, ledger_ids: Sequence[LedgerId]) -> Sequence[RecoveryStart]:
         return ()
 
     async def find_end(

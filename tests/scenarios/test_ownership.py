@@ -178,6 +178,9 @@ def test_what_a_request_waits_for_is_opened_first(monkeypatch: pytest.MonkeyPatc
     in_world(scenario)
 
 
+STEPS = FirstSteps(FakeLedgers().client())
+
+
 def test_a_partition_that_waits_for_its_rival_keeps_no_other_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -189,9 +192,7 @@ def test_a_partition_that_waits_for_its_rival_keeps_no_other_waiting(
             rival = OwnerNode(
                 GroupedRequests(world.admin), topic, index, Owner(BrokerId(9), "alive")
             )
-            assert await rival.claim(
-                lambda: None, lambda owner: False, "/gone", FirstSteps(FakeLedgers().client())
-            )
+            assert await rival.claim(lambda: None, lambda owner: False, "/gone", STEPS)
         monkeypatch.setattr(ownership.Ownership, "_is_alive", lambda _, holder: holder.broker == 9)
         first = await world.broker(1)
         await until(lambda: first.partitions.find("t", 7) is not None)
@@ -512,9 +513,7 @@ def test_a_leader_whose_owner_node_was_broken_notices_without_a_single_append() 
         leader.cluster.preferred_leader = lambda topic, index: leader.id  # type: ignore[method-assign]
         # One that is not registered: nobody waits for it.
         node = OwnerNode(GroupedRequests(world.admin), topic, 0, Owner(BrokerId(9), "gone"))
-        assert await node.claim(
-            lambda: None, lambda owner: False, "/gone", FirstSteps(FakeLedgers().client())
-        )
+        assert await node.claim(lambda: None, lambda owner: False, "/gone", STEPS)
         await until(lambda: not partition.is_open)
         again = await leader.leads(topic)
         assert again.leader_epoch == 1

@@ -110,6 +110,32 @@ class TappedEnd(NamedTuple):
     close: Change | None
 
 
+class TappedRecoveries:
+    """Recoveries whose ends the oracle hears of."""
+
+    def __init__(self, recoveries: Any, oracle: LedgerOracle, by: str) -> None:
+        self._recoveries = recoveries
+        self._oracle = oracle
+        self._by = by
+
+    async def starts(self, ledger_ids: Sequence[LedgerId]) -> Sequence[RecoveryStart]:
+        starts: Sequence[RecoveryStart] = await self._recoveries.starts(ledger_ids)
+        return starts
+
+    async def recover(
+        self, ledger_id: LedgerId, start: RecoveryStart | None = None
+    ) -> TappedReader:
+        reader = await self._recoveries.recover(ledger_id, start)
+        self._oracle.recovered(ledger_id, reader.last_entry, self._by)
+        return TappedReader(reader, self._oracle, self._by)
+
+    async def find_end(self, ledger_id: LedgerId, start: RecoveryStart | None = None) -> TappedEnd:
+        found = await self._recoveries.find_end(ledger_id, start)
+        if found.close is None:
+            self._oracle.recovered(ledger_id, found.reader.last_entry, self._by)
+        return TappedEnd(TappedReader(found.reader, self._oracle, self._by), found.close)
+
+
 class TappedLedgers:
     """Implements `broker.partition.ledgers.Ledgers` around another one."""
 
@@ -120,6 +146,7 @@ class TappedLedgers:
         self.stats = ledgers.stats
         self.memory = ledgers.memory
         self.requests = ledgers.requests
+        self.recoveries = TappedRecoveries(ledgers.recoveries, oracle, by)
 
     @property
     def writable_bookies(self) -> Sequence[BookieId]:
@@ -146,23 +173,6 @@ class TappedLedgers:
 
     async def open(self, ledger_id: LedgerId) -> TappedReader:
         return TappedReader(await self._ledgers.open(ledger_id), self._oracle, self._by)
-
-    async def recovery_starts(self, ledger_ids: Sequence[LedgerId]) -> Sequence[RecoveryStart]:
-        starts: Sequence[RecoveryStart] = await self._ledgers.recovery_starts(ledger_ids)
-        return starts
-
-    async def recover(
-        self, ledger_id: LedgerId, start: RecoveryStart | None = None
-    ) -> TappedReader:
-        reader = await self._ledgers.recover(ledger_id, start)
-        self._oracle.recovered(ledger_id, reader.last_entry, self._by)
-        return TappedReader(reader, self._oracle, self._by)
-
-    async def find_end(self, ledger_id: LedgerId, start: RecoveryStart | None = None) -> TappedEnd:
-        found = await self._ledgers.find_end(ledger_id, start)
-        if found.close is None:
-            self._oracle.recovered(ledger_id, found.reader.last_entry, self._by)
-        return TappedEnd(TappedReader(found.reader, self._oracle, self._by), found.close)
 
     async def delete(self, ledger_id: LedgerId) -> None:
         await self._ledgers.delete(ledger_id)

@@ -91,17 +91,6 @@ def commit_without_close(patch: Any) -> None:
     original = patch(Opening, "_commit", commit)
 
 
-def close_any_version(patch: Any) -> None:
-    """A takeover closes the last ledger where it found its end, whatever others did since."""
-
-    async def commit(self: Opening, *step: Any) -> Any:
-        if isinstance(self._close, SetData):
-            self._close = self._close._replace(version=-1)
-        return await original(self, *step)
-
-    original = patch(Opening, "_commit", commit)
-
-
 def unknown_commit_is_done(patch: Any) -> None:
     """A takeover whose answer got lost takes it for success."""
 

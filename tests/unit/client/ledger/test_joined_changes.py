@@ -63,7 +63,7 @@ async def test_an_end_that_was_found_is_closed_by_the_change() -> None:
         writer.add([b"xy"], lambda *_: None)
     await settle()
     client = await cluster.client()
-    found = await client.find_end(writer.ledger_id)
+    found = await client.recoveries.find_end(writer.ledger_id)
     assert (found.reader.last_entry, found.reader.length) == (4, 10)
     assert len(await found.reader.read(EntryId(0), EntryId(4))) == 5
     assert cluster.stored_metadata(writer.ledger_id).state is LedgerState.IN_RECOVERY
@@ -71,7 +71,7 @@ async def test_an_end_that_was_found_is_closed_by_the_change() -> None:
     await client.requests.multi([found.close])
     closed = cluster.stored_metadata(writer.ledger_id)
     assert (closed.state, closed.last_entry, closed.length) == (LedgerState.CLOSED, 4, 10)
-    assert (await client.find_end(writer.ledger_id)).close is None
+    assert (await client.recoveries.find_end(writer.ledger_id)).close is None
     cluster.check_ledger(writer.ledger_id, [EntryId(number) for number in range(5)])
 
 
@@ -80,7 +80,7 @@ async def test_who_closes_it_first_is_right() -> None:
     writer = await (await cluster.client()).create(**QUORUMS)
     await writer.append(b"x")
     client, other = await cluster.client(), await cluster.client()
-    found = await client.find_end(writer.ledger_id)
+    found = await client.recoveries.find_end(writer.ledger_id)
     await other.recover(writer.ledger_id)
     assert found.close is not None
     with pytest.raises(VersionConflict):
@@ -95,14 +95,14 @@ async def test_a_recovery_begins_from_what_was_read_and_marked() -> None:
     await closed.close()
     await open_.append(b"y")
     client = await cluster.client()
-    older, newer = await client.recovery_starts([closed.ledger_id, open_.ledger_id])
+    older, newer = await client.recoveries.starts([closed.ledger_id, open_.ledger_id])
     assert older.mark is None
     assert newer.mark is not None
     await client.requests.multi([newer.mark])
     seen: list[str] = []
     cluster.metadata.on_request = lambda operation: seen.append(operation.name)
-    assert (await client.recover(older.ledger_id, older)).last_entry == 0
-    found = await client.find_end(newer.ledger_id, newer.after_mark())
+    assert (await client.recoveries.recover(older.ledger_id, older)).last_entry == 0
+    found = await client.recoveries.find_end(newer.ledger_id, newer.after_mark())
     assert found.reader.last_entry == 0
     assert seen == []
     assert found.close is not None
@@ -115,8 +115,8 @@ async def test_a_start_that_is_outdated_only_costs_a_reading() -> None:
     writer = await (await cluster.client()).create(**QUORUMS)
     await writer.append(b"x")
     client = await cluster.client()
-    [start] = await client.recovery_starts([writer.ledger_id])
+    [start] = await client.recoveries.starts([writer.ledger_id])
     await writer.close()
-    assert (await client.find_end(writer.ledger_id, start)).close is None
+    assert (await client.recoveries.find_end(writer.ledger_id, start)).close is None
     with pytest.raises(NoSuchLedger):
-        await client.recovery_starts([writer.ledger_id, LedgerId(writer.ledger_id + 1)])
+        await client.recoveries.starts([writer.ledger_id, LedgerId(writer.ledger_id + 1)])
