@@ -385,10 +385,9 @@ def test_a_claim_whose_answers_get_lost(operation: str, is_stale: bool, fault: F
 
     async def scenario(world: World) -> None:
         topic = await world.topic()
-        stale = Owner(BrokerId(9), "long gone")
-        path = paths.partition_owner(topic.id_text, 0)
+        path, gone = paths.partition_owner(topic.id_text, 0), Owner(BrokerId(9), "gone")
         if is_stale:
-            await world.admin.create(path, stale.encode(), make_parents=True)
+            await world.admin.create(path, gone.encode(), make_parents=True)
         is_done_once = operation == "multi" and fault is Fault.LOSE_REPLY
         lost = [fault] * (1 if is_done_once else 2)
         world.cluster.on_request = lambda request: (
