@@ -87,6 +87,8 @@ class Ownership:
         self._me = me
         self._close_timeout_s = close_timeout_s
         self._owned: dict[tuple[UUID, int], _PartitionOwnership] = {}
+        self._missing: dict[tuple[UUID, int], str] = {}
+        """Names of the planned partitions that are not led: each scrape of metrics asks."""
         self._observers: list[tuple[Observer, Observer]] = []
         self._openings = TakeoverTurns(_OPENINGS_MAX)
         self._first_steps = FirstSteps(services.ledgers)
@@ -130,13 +132,7 @@ class Ownership:
 
     def missing(self) -> list[str]:
         """Return the names of partitions that this broker should lead and does not lead yet."""
-        return [
-            f"{topic.name}-{index}"
-            for topic in self._cluster.topics.values()
-            for index in range(topic.partition_count)
-            if self._cluster.preferred_leader(topic, index) == self._me.broker
-            and self._partitions.find(topic.name, index) is None
-        ]
+        return list(self._missing.values())
 
     def _follow_plan(self) -> None:
         """Start a task for every partition that should be led here; end the others."""
@@ -164,13 +160,24 @@ class Ownership:
         broker = self._cluster.brokers.get(owner.broker)
         return broker is not None and broker.incarnation == owner.incarnation
 
+    def _note_missing(self, key: tuple[UUID, int], topic: TopicInfo | None) -> None:
+        """Note whether a partition is planned here and not led."""
+        if topic is not None and self._partitions.find(topic.name, key[1]) is None:
+            self._missing[key] = f"{topic.name}-{key[1]}"
+        else:
+            self._missing.pop(key, None)
+
     def _on_opened(self, partition: Partition) -> None:
         self._partitions.add(partition)
+        self._missing.pop((partition.topic.topic_id, partition.index), None)
         for on_opened, _ in self._observers:
             on_opened(partition)
 
     def _on_closed(self, partition: Partition) -> None:
         self._partitions.remove(partition)
+        key = (partition.topic.topic_id, partition.index)
+        if key in self._owned:
+            self._note_missing(key, self._owned[key].topic)
         for _, on_closed in self._observers:
             on_closed(partition)
 
@@ -210,6 +217,7 @@ class _PartitionOwnership:
         """Whether the owner node may have changed since it was last read."""
         self._partition: Partition | None = None
         ownership._partitions.awaited.expect(self.key)
+        ownership._note_missing(self.key, topic)
         self.task = asyncio.get_running_loop().create_task(
             self._run(), name=f"ownership {topic.name}-{index}"
         )
@@ -220,6 +228,7 @@ class _PartitionOwnership:
     def on_plan(self, topic: TopicInfo | None) -> None:
         """Follow the plan; `topic` is None if another broker should lead the partition."""
         self.topic = topic
+        self._ownership._note_missing(self.key, topic)
         if topic is None:
             self._ownership._partitions.awaited.end(self.key)
         elif self._partition is None:
