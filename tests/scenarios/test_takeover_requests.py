@@ -113,7 +113,7 @@ def test_many_partitions_whose_leader_died() -> None:
         topic = await led_by_one_that_died(world, TOGETHER)
         seen = counted(world)
         await all_led(await world.broker(2), topic)
-        assert seen.total() < TOGETHER / 4, seen
+        assert seen.total() < TOGETHER / 8, seen
 
     in_world(scenario)
 
