@@ -7,6 +7,7 @@ And what leaves together may get lost together: the rules of TAKEOVER.md hold fo
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
@@ -92,6 +93,31 @@ def test_one_partition_whose_leader_died() -> None:
         # claim, and closed with the commit. A process's first ledger id comes alone: it looks
         # before which kind of ids there are.
         assert seen == {"get_many": 1, "get": 2, "multi": 2, "create": 1}
+
+    in_world(scenario)
+
+
+def test_four_round_trips_until_the_next_broker_leads() -> None:
+    """One that has led before knows which kind of ledger ids there are. The watch comes after."""
+
+    async def scenario(world: World) -> None:
+        next_one, dead = await world.broker(2), await world.broker(1)
+        leaders = {"before": next_one.id, "t": dead.id}
+        for broker in (next_one, dead):
+            broker.cluster.preferred_leader = lambda topic, _: leaders[topic.name]  # type: ignore[method-assign]
+        await all_led(next_one, await world.topic("before"))
+        await all_led(dead, await world.topic("t"))
+        await done(next(iter(dead.partitions)).append(batch("a")))
+        dead.kill()
+        leaders["t"] = next_one.id
+        seen, loop = counted(world), asyncio.get_running_loop()
+        world.cluster.latency = lambda: 1.0
+        await world.admin.delete(paths.broker(dead.id))
+        await until(lambda: seen)
+        arrived_s = loop.time()
+        await until(lambda: next_one.partitions.find("t", 0))
+        assert seen == {"get_many": 1, "get": 1, "multi": 2}
+        assert 7.0 <= loop.time() - arrived_s < 7.1
 
     in_world(scenario)
 
