@@ -328,7 +328,7 @@ class _PartitionOwnership:
         appends we would never notice otherwise, and would go on serving an outdated log.
         """
         ownership = self._ownership
-        partition.on_ended = self._wake.set
+        partition.on_ended = self._on_ended
         self._partition = partition
         ownership._partitions.opening(*self.key, is_opening=False)
         is_deposed = False
@@ -348,6 +348,10 @@ class _PartitionOwnership:
         await partition.close(ownership._close_timeout_s)
         self._partition = None
         return is_deposed
+
+    def _on_ended(self) -> None:
+        self._ownership._note_missing(self.key, self.topic)
+        self._wake.set()
 
     async def _still_owns(self, owner: OwnerNode) -> bool:
         """Read the owner node and watch it; without an answer, assume so and read again later."""

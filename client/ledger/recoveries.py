@@ -80,6 +80,7 @@ class Recoveries:
             return FoundEnd(reader_of(ledger_id, current, password, self._context), None)
         snapshot, version = current
         end = await self._run_recovery(ledger_id, snapshot, codec, key)
+        _log(ledger_id, snapshot, end)
         closed = close_recovered(snapshot, snapshot, end)
         assert closed is not None
         change = self._nodes.change(ledger_id, closed, version)
@@ -100,13 +101,7 @@ class Recoveries:
         except (LedgerError, MetadataError):
             self._stats.recovery_failures += 1
             raise
-        log.info(
-            "ledger.recovered ledger=%d state=%s last_entry=%d found=%d",
-            ledger_id,
-            current.metadata.state.name,
-            current.metadata.last_entry,
-            end.last_entry,
-        )
+        _log(ledger_id, current.metadata, end)
         return current
 
     async def _run_recovery(
@@ -132,6 +127,16 @@ class Recoveries:
         return RecoveryStart(
             ledger_id, current, mark, VersionedMetadata(wanted, current.version + 1)
         )
+
+
+def _log(ledger_id: LedgerId, metadata: LedgerMetadata, end: Recovered) -> None:
+    log.info(
+        "ledger.recovered ledger=%d state=%s last_entry=%d found=%d",
+        ledger_id,
+        metadata.state.name,
+        metadata.last_entry,
+        end.last_entry,
+    )
 
 
 def reader_of(
