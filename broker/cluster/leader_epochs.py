@@ -20,7 +20,7 @@ from uuid import UUID
 from broker.cluster.core.topology import TopicInfo
 from client.errors import LogCorrupt, MetadataError, NoNode
 from client.ids import LeaderEpoch
-from client.log.segments import NO_EPOCH, decode_segments
+from client.log.segments import NO_EPOCH, decode_epoch
 from client.metadata import paths
 from client.metadata.store import MetadataStore, Versioned
 from client.node import background
@@ -187,7 +187,7 @@ def _note(known: _Topic, index: int, path: str, node: Versioned | None) -> None:
         known.stale.add(index)
     else:
         try:
-            epoch = decode_segments(node.data).leader_epoch
+            epoch = decode_epoch(node.data)
         except LogCorrupt as error:
             known.stale.add(index)
             log.warning("epoch.unknown path=%s error=%r", path, error)

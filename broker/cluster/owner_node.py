@@ -9,24 +9,26 @@ Whoever acquires it needs the partition's segment list next. So each look reads 
 (LIST-WITH-CLAIM). The list is as good as one that is read later: at that look no live broker held
 the partition, and if the list changes all the same, the takeover's compare-and-set fails. Then the
 takeover needs an id for a new ledger. It is taken in the request that creates the node
-(ID-AFTER-LIST): after the list was read, so that it is newer than every ledger in it.
+(ID-AFTER-LIST): after the list was read, so that it is newer than every ledger in it. And the last
+ledger of the list must be marked as being recovered: that happens in the transaction that creates
+the node (MARK-WITH-CLAIM), so who does not get the node has disturbed nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from broker.cluster.core.topology import TopicInfo
 from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
 from client.ids import BrokerId, LedgerId
+from client.ledger.joined_changes import RecoveryStart
 from client.metadata import paths
 from client.metadata.json_node import read_object, whole
-from client.metadata.store import Versioned
+from client.metadata.store import Change, Create, Delete, Versioned
 from client.node.grouped_requests import GroupedRequests
 
 _LOG = logging.getLogger(__name__)
@@ -59,6 +61,20 @@ class OwnerClaim(NamedTuple):
     """The other node, read when nobody alive held this one; None: it was not read, or not there."""
     ledger_id: LedgerId | None = None
     """One that was taken after that, and nobody else has; None: none was."""
+    starts: tuple[RecoveryStart, ...] = ()
+    """What recoveries of the list's last ledgers begin from, older one first; or none was read."""
+
+
+class FirstSteps(Protocol):
+    """What of a takeover comes with the claim."""
+
+    async def starts(self, beside: Versioned) -> Sequence[RecoveryStart]:
+        """Read what recoveries of the list's last ledgers begin from; none if that fails."""
+        ...
+
+    async def take_id(self) -> LedgerId:
+        """Take an id for a ledger. Raises MetadataError."""
+        ...
 
 
 NOTHING_READ: Final = OwnerClaim(None)
@@ -80,12 +96,13 @@ class OwnerNode:
         on_change: Callable[[], None],
         is_alive: Callable[[Owner], bool],
         beside: str,
-        take_id: Callable[[], Awaitable[LedgerId]],
+        steps: FirstSteps,
     ) -> OwnerClaim | None:
         """Acquire the node; None: a live broker holds it.
 
         Then `on_change` is called when the node changes; the caller has to notice by itself if that
-        broker dies. `beside`: another node, which is read with this one. Raises MetadataError.
+        broker dies. `beside`: the segment list's node, which is read with this one. Raises
+        MetadataError.
         """
         self._may_be_ours = True
         is_watched = False
@@ -98,26 +115,19 @@ class OwnerNode:
                     node, other = await asyncio.gather(self._find(self.path), self._find(beside))
             except ConnectionLoss:
                 continue
-            if node is None:
-                is_made, taken = await asyncio.gather(self._make(), _take_one(take_id, other))
-                if is_made:
-                    return OwnerClaim(other, taken)
-                continue
-            holder = decode_owner(node.data)
-            if holder == self._me and node.ephemeral_owner == self._requests.store.session_id:
-                return OwnerClaim(other)
-            if holder is not None and holder != self._me and is_alive(holder):
-                if is_watched:
-                    return None
-                is_watched = True
-                continue
-            _LOG.info("owner.stale path=%s holder=%s", self.path, holder)
-            # Sent one after the other, without waiting for the first answer.
-            _, is_made, taken = await asyncio.gather(
-                self._delete(node.version), self._make(), _take_one(take_id, other)
-            )
-            if is_made:
-                return OwnerClaim(other, taken)
+            if node is not None:
+                holder = decode_owner(node.data)
+                if holder == self._me and node.ephemeral_owner == self._requests.store.session_id:
+                    return OwnerClaim(other)
+                if holder is not None and holder != self._me and is_alive(holder):
+                    if is_watched:
+                        return None
+                    is_watched = True
+                    continue
+                _LOG.info("owner.stale path=%s holder=%s", self.path, holder)
+            claim = await self._make(node, other, steps)
+            if claim is not None:
+                return claim
 
     async def is_ours(self, on_change: Callable[[], None]) -> bool:
         """Return whether we hold the node; if so, `on_change` is called when that may have changed.
@@ -150,31 +160,37 @@ class OwnerNode:
         except NoNode:
             return None
 
-    async def _delete(self, version: int) -> None:
-        """Delete the node of a dead process; the next read shows the outcome."""
-        with contextlib.suppress(NoNode, VersionConflict, ConnectionLoss):
-            await self._requests.delete(self.path, version)
+    async def _make(
+        self, stale: Versioned | None, other: Versioned | None, steps: FirstSteps
+    ) -> OwnerClaim | None:
+        """Create the node, and delete that of a dead process; None: look again.
 
-    async def _make(self) -> bool:
-        """Return whether the node was created; if the answer is lost it may exist all the same."""
-        data = self._me.encode()
+        If the answer is lost it may have happened all the same.
+        """
+        changes: list[Change] = [] if stale is None else [Delete(self.path, stale.version)]
+        changes.append(Create(self.path, self._me.encode(), ephemeral=True))
+        if other is None:
+            return OwnerClaim(None) if await self._change(changes) else None
+        starts = await steps.starts(other)
+        # The last one only when the older one is closed (OLDER-FIRST).
+        if starts and all(start.current.metadata.is_closed for start in starts[:-1]):
+            if starts[-1].mark is not None:
+                changes.append(starts[-1].mark)
+            starts = [*starts[:-1], starts[-1].after_mark()]
+        is_made, taken = await asyncio.gather(self._change(changes), _take_one(steps))
+        return OwnerClaim(other, taken, tuple(starts)) if is_made else None
+
+    async def _change(self, changes: Sequence[Change]) -> bool:
         try:
-            await self._requests.create(self.path, data, ephemeral=True, make_parents=True)
-        except (NodeExists, ConnectionLoss):
+            await self._requests.multi(changes)
+        except (NodeExists, NoNode, VersionConflict, ConnectionLoss):
             return False
         return True
 
 
-async def _take_one(
-    take_id: Callable[[], Awaitable[LedgerId]], other: Versioned | None
-) -> LedgerId | None:
-    """Take an id if the list was read: one that is read later may name newer ledgers.
-
-    None, too, without an answer: then the takeover takes one itself.
-    """
-    if other is None:
-        return None
+async def _take_one(steps: FirstSteps) -> LedgerId | None:
+    """Take an id; without an answer None: then the takeover takes one itself."""
     try:
-        return await take_id()
+        return await steps.take_id()
     except ConnectionLoss:
         return None

@@ -25,6 +25,7 @@ from broker.errors import BrokerError
 from broker.leadership.partitions import Partitions
 from broker.leadership.takeover_turns import TakeoverTurns
 from broker.leadership.task_event import TaskEvent
+from broker.partition.first_steps import FirstSteps
 from broker.partition.log_services import LogServices
 from broker.partition.opening import Opening
 from broker.partition.partition import Partition
@@ -86,8 +87,11 @@ class Ownership:
         self._me = me
         self._close_timeout_s = close_timeout_s
         self._owned: dict[tuple[UUID, int], _PartitionOwnership] = {}
+        self._missing: dict[tuple[UUID, int], str] = {}
+        """Names of the planned partitions that are not led: each scrape of metrics asks."""
         self._observers: list[tuple[Observer, Observer]] = []
         self._openings = TakeoverTurns(_OPENINGS_MAX)
+        self._first_steps = FirstSteps(services.ledgers)
         partitions.awaited.on_wanted = self._openings.want
         self._replays = asyncio.Semaphore(_REPLAYS_MAX)
         self._closing = False
@@ -128,13 +132,7 @@ class Ownership:
 
     def missing(self) -> list[str]:
         """Return the names of partitions that this broker should lead and does not lead yet."""
-        return [
-            f"{topic.name}-{index}"
-            for topic in self._cluster.topics.values()
-            for index in range(topic.partition_count)
-            if self._cluster.preferred_leader(topic, index) == self._me.broker
-            and self._partitions.find(topic.name, index) is None
-        ]
+        return list(self._missing.values())
 
     def _follow_plan(self) -> None:
         """Start a task for every partition that should be led here; end the others."""
@@ -162,13 +160,24 @@ class Ownership:
         broker = self._cluster.brokers.get(owner.broker)
         return broker is not None and broker.incarnation == owner.incarnation
 
+    def _note_missing(self, key: tuple[UUID, int], topic: TopicInfo | None) -> None:
+        """Note whether a partition is planned here and not led."""
+        if topic is not None and self._partitions.find(topic.name, key[1]) is None:
+            self._missing[key] = f"{topic.name}-{key[1]}"
+        else:
+            self._missing.pop(key, None)
+
     def _on_opened(self, partition: Partition) -> None:
         self._partitions.add(partition)
+        self._missing.pop((partition.topic.topic_id, partition.index), None)
         for on_opened, _ in self._observers:
             on_opened(partition)
 
     def _on_closed(self, partition: Partition) -> None:
         self._partitions.remove(partition)
+        key = (partition.topic.topic_id, partition.index)
+        if key in self._owned:
+            self._note_missing(key, self._owned[key].topic)
         for _, on_closed in self._observers:
             on_closed(partition)
 
@@ -208,6 +217,7 @@ class _PartitionOwnership:
         """Whether the owner node may have changed since it was last read."""
         self._partition: Partition | None = None
         ownership._partitions.awaited.expect(self.key)
+        ownership._note_missing(self.key, topic)
         self.task = asyncio.get_running_loop().create_task(
             self._run(), name=f"ownership {topic.name}-{index}"
         )
@@ -218,6 +228,7 @@ class _PartitionOwnership:
     def on_plan(self, topic: TopicInfo | None) -> None:
         """Follow the plan; `topic` is None if another broker should lead the partition."""
         self.topic = topic
+        self._ownership._note_missing(self.key, topic)
         if topic is None:
             self._ownership._partitions.awaited.end(self.key)
         elif self._partition is None:
@@ -286,7 +297,7 @@ class _PartitionOwnership:
                         self._wake.set,
                         self._ownership._is_alive,
                         list_path,
-                        self._ownership._services.ledgers.take_id,
+                        self._ownership._first_steps,
                     )
                     if claim is not None:
                         return await self._take_over(self.topic or self._first_topic, claim)
@@ -317,7 +328,7 @@ class _PartitionOwnership:
         appends we would never notice otherwise, and would go on serving an outdated log.
         """
         ownership = self._ownership
-        partition.on_ended = self._wake.set
+        partition.on_ended = self._on_ended
         self._partition = partition
         ownership._partitions.opening(*self.key, is_opening=False)
         is_deposed = False
@@ -337,6 +348,10 @@ class _PartitionOwnership:
         await partition.close(ownership._close_timeout_s)
         self._partition = None
         return is_deposed
+
+    def _on_ended(self) -> None:
+        self._ownership._note_missing(self.key, self.topic)
+        self._wake.set()
 
     async def _still_owns(self, owner: OwnerNode) -> bool:
         """Read the owner node and watch it; without an answer, assume so and read again later."""

@@ -115,9 +115,8 @@ class UnderReplicatedRoller:
         self._lost_since_s = {name: self._lost_since_s.get(name, now_s) for name in lost}
         marked = await self._look_for_marks()
         for partition in self._partitions:
-            since_s = self._lost_since_s.get(partition.name, now_s)
             if not (
-                now_s - since_s >= _LOST_S
+                (self._lost_since_s and self._is_lost_for_good(partition, now_s))
                 or partition.replication.would_grow(count)
                 or partition.replication.would_repair(marked)
             ):
@@ -126,6 +125,9 @@ class UnderReplicatedRoller:
                 await partition.changes.roll()
             except BrokerError as error:
                 _LOG.warning("replication.roll_failed log=%s error=%r", partition.name, error)
+
+    def _is_lost_for_good(self, partition: LedPartition, now_s: float) -> bool:
+        return now_s - self._lost_since_s.get(partition.name, now_s) >= _LOST_S
 
     async def _look_for_marks(self) -> Collection[LedgerId]:
         try:

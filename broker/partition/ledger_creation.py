@@ -10,7 +10,7 @@ import logging
 from typing import Final
 
 from broker.cluster.core.topology import TopicInfo
-from broker.partition.ledgers import Ledgers, Writer
+from broker.partition.ledgers import Ledgers, PlannedLedger, Writer
 from client.ids import LeaderEpoch, LedgerId
 
 _LOG = logging.getLogger(__name__)
@@ -33,14 +33,9 @@ def ledger_labels(topic: TopicInfo, index: int, epoch: LeaderEpoch) -> dict[str,
 
 
 async def create_ledger(
-    ledgers: Ledgers,
-    topic: TopicInfo,
-    index: int,
-    epoch: LeaderEpoch,
-    *,
-    ledger_id: LedgerId | None = None,
+    ledgers: Ledgers, topic: TopicInfo, index: int, epoch: LeaderEpoch
 ) -> Writer:
-    """Create a ledger for a partition, with the topic's quorums; `ledger_id`: if it was taken.
+    """Create a ledger for a partition, with the topic's quorums.
 
     If there are too few bookies it has fewer copies, but never fewer than the ack quorum; see
     `under_replicated_roller.py` for what happens then. Raises LedgerError, MetadataError.
@@ -50,13 +45,38 @@ async def create_ledger(
         write_quorum=topic.write_quorum,
         ack_quorum=topic.ack_quorum,
         write_quorum_min=topic.ack_quorum,
+        custom_metadata=ledger_labels(topic, index, epoch),
+    )
+    warn_if_shrunk(writer, topic, index)
+    return writer
+
+
+async def plan_ledger(
+    ledgers: Ledgers,
+    topic: TopicInfo,
+    index: int,
+    epoch: LeaderEpoch,
+    ledger_id: LedgerId | None = None,
+) -> PlannedLedger:
+    """Return such a ledger for the caller to create; `ledger_id`: if it was taken.
+
+    Raises LedgerError, MetadataError.
+    """
+    return await ledgers.plan(
+        ensemble_size=topic.ensemble_size,
+        write_quorum=topic.write_quorum,
+        ack_quorum=topic.ack_quorum,
+        write_quorum_min=topic.ack_quorum,
         ledger_id=ledger_id,
         custom_metadata=ledger_labels(topic, index, epoch),
     )
+
+
+def warn_if_shrunk(writer: Writer, topic: TopicInfo, index: int) -> None:
+    """Log that a new ledger has fewer copies than its topic asks for."""
     copies = writer.metadata.write_quorum
     if copies < topic.write_quorum:
         _LOG.warning(
             "ledger.shrunk topic=%s partition=%d ledger=%d copies=%d wanted=%d",
             topic.name, index, writer.ledger_id, copies, topic.write_quorum,
         )  # fmt: skip
-    return writer

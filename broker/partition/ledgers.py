@@ -13,7 +13,9 @@ from client.errors import LedgerError
 from client.held_memory import HeldMemory
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core.ledger_metadata import LedgerMetadata
+from client.ledger.joined_changes import RecoveryStart
 from client.ledger.stats import LedgerStats
+from client.metadata.store import Change
 from client.node.grouped_requests import GroupedRequests
 from client.wire.bookkeeper.entry import Entry
 from client.wire.kafka.batches.records import Buffer
@@ -117,12 +119,67 @@ class Writer(Protocol):
         ...
 
 
+class FoundEnd(Protocol):
+    """A ledger that nobody can add to any more, and where it ends."""
+
+    @property
+    def reader(self) -> Reader:
+        """Reads all of it, up to that end."""
+        ...
+
+    @property
+    def close(self) -> Change | None:
+        """Closes it there; None: it is closed."""
+        ...
+
+
+class PlannedLedger(Protocol):
+    """A ledger that is there as soon as its changes were made."""
+
+    @property
+    def ledger_id(self) -> LedgerId:
+        """Which ledger."""
+        ...
+
+    @property
+    def changes(self) -> Sequence[Change]:
+        """What creates it."""
+        ...
+
+    @property
+    def created(self) -> Callable[[], Writer]:
+        """Returns its writer, once it is there."""
+        ...
+
+
+class Recoveries(Protocol):
+    """Recovers ledgers, by itself or with changes of the caller."""
+
+    async def starts(self, ledger_ids: Sequence[LedgerId]) -> Sequence[RecoveryStart]:
+        """Read what recoveries begin from, together. Raises NoSuchLedger, MetadataError."""
+        ...
+
+    async def recover(self, ledger_id: LedgerId, start: RecoveryStart | None = ...) -> Reader:
+        """Fence the ledger and close it at its true end. Raises NoSuchLedger, LedgerError."""
+        ...
+
+    async def find_end(self, ledger_id: LedgerId, start: RecoveryStart | None = ...) -> FoundEnd:
+        """Do what `recover` does, but leave the closing to a transaction of the caller.
+
+        Raises NoSuchLedger, LedgerError.
+        """
+        ...
+
+
 class Ledgers(Protocol):
     """Creates, opens, recovers and deletes ledgers."""
 
+    stats: LedgerStats
+    """Their counters."""
+
     @property
-    def stats(self) -> LedgerStats:
-        """Their counters."""
+    def recoveries(self) -> Recoveries:
+        """Recovers them."""
         ...
 
     @property
@@ -161,8 +218,24 @@ class Ledgers(Protocol):
         """
         ...
 
+    async def plan(
+        self,
+        *,
+        ensemble_size: int,
+        write_quorum: int,
+        ack_quorum: int,
+        write_quorum_min: int,
+        ledger_id: LedgerId | None = ...,
+        custom_metadata: Mapping[str, bytes] = ...,
+    ) -> PlannedLedger:
+        """Return a ledger as `create` would make it, for a transaction of the caller to create.
+
+        Raises what `create` raises.
+        """
+        ...
+
     async def take_id(self) -> LedgerId:
-        """Take an id for `create`, newer than those of all ledgers there are.
+        """Take an id for `create` or `plan`, newer than those of all ledgers there are.
 
         One that is not used is wasted. Raises MetadataError.
         """
@@ -170,10 +243,6 @@ class Ledgers(Protocol):
 
     async def open(self, ledger_id: LedgerId) -> Reader:
         """Open for reading, without recovery. Raises NoSuchLedger."""
-        ...
-
-    async def recover(self, ledger_id: LedgerId) -> Reader:
-        """Fence the ledger and close it at its true end. Raises NoSuchLedger, LedgerError."""
         ...
 
     async def delete(self, ledger_id: LedgerId) -> None:

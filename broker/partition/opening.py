@@ -20,8 +20,8 @@ from broker.partition.core.takeover import (
     CommitLost,
     Committed,
     CommitUnknown,
-    CreateLedger,
-    DeleteLedger,
+    FindEnd,
+    PlanLedger,
     ReadBack,
     ReadList,
     Recover,
@@ -32,9 +32,9 @@ from broker.partition.core.takeover import (
     Takeover,
 )
 from broker.partition.core.transactions.log_fold import LogFold
-from broker.partition.ledger_creation import create_ledger
+from broker.partition.ledger_creation import plan_ledger, warn_if_shrunk
 from broker.partition.ledger_views import replay_ledger
-from broker.partition.ledgers import Reader, Writer
+from broker.partition.ledgers import PlannedLedger, Reader, Writer
 from broker.partition.log_services import LogServices
 from broker.partition.segment_node import SegmentNode, decoded
 from client.errors import (
@@ -42,6 +42,7 @@ from client.errors import (
     LedgerError,
     LogCorrupt,
     MetadataError,
+    NodeExists,
     NoNode,
     NoSuchLedger,
     VersionConflict,
@@ -50,6 +51,7 @@ from client.ids import LeaderEpoch, LedgerId, Offset
 from client.log.aborted_index import LedgerAborted
 from client.log.segment_pages import NewPage
 from client.log.segments import SegmentList
+from client.metadata.store import Change
 
 _LOG = logging.getLogger(__name__)
 
@@ -82,8 +84,8 @@ class Opening:
         """`is_claimed`: whether we hold the owner ephemeral and are still the preferred leader.
 
         `replays`: entered while the end of the log is replayed. `claim`: may bring the segment
-        list's node and a ledger id; then the takeover succeeds only at that node's version
-        (LIST-WITH-CLAIM).
+        list's node, where recoveries begin, and a ledger id; then the takeover succeeds only at
+        that node's version (LIST-WITH-CLAIM).
         """
         self._services = services
         self._topic = topic
@@ -93,17 +95,15 @@ class Opening:
         self._claim = claim
         self._node = SegmentNode(services.requests, topic, index, services.pages)
         self._takeover = Takeover(services.limits.segment_page_entries)
+        self._starts = {start.ledger_id: start for start in claim.starts}
         self._readers: dict[LedgerId, Reader] = {}
-        self._writer: Writer | None = None
+        self._close: Change | None = None
+        """Closes the last ledger."""
+        self._planned: PlannedLedger | None = None
 
     async def run(self) -> Opened:
         """Take over. Raises NotLeader if it failed; LogCorrupt if it cannot succeed."""
-        try:
-            return self._opened(await self._serve())
-        except BaseException:
-            if self._writer is not None:
-                self._writer.abandon()
-            raise
+        return self._opened(await self._serve())
 
     async def _serve(self) -> Serve:
         step = self._takeover.start()
@@ -126,7 +126,9 @@ class Opening:
         return step
 
     def _opened(self, step: Serve) -> Opened:
-        assert self._writer is not None
+        assert self._planned is not None
+        writer = self._planned.created()
+        warn_if_shrunk(writer, self._topic, self._index)
         fold = step.tail.fold if step.tail is not None else LogFold(self._services.limits)
         _LOG.info(
             "takeover.leading topic=%s partition=%d epoch=%d ledger=%d log_end=%d",
@@ -136,9 +138,7 @@ class Opening:
             step.ledger_id,
             step.log_end_offset,
         )
-        return Opened(
-            step.segments, step.version, self._writer, step.log_end_offset, fold, step.earlier
-        )
+        return Opened(step.segments, step.version, writer, step.log_end_offset, fold, step.earlier)
 
     async def _do(self, step: Step) -> Step:
         takeover = self._takeover
@@ -151,26 +151,29 @@ class Opening:
                 if self._claim.beside is not None:
                     return takeover.on_list(*decoded(self._claim.beside))
                 return takeover.on_list(*await self._node.read())
-            case Recover(ledger_id):
-                return await self._recover(ledger_id)
+            case Recover(ledger_id) | FindEnd(ledger_id):
+                return await self._recover(ledger_id, is_last=isinstance(step, FindEnd))
             case Replay(ledger_id):
                 return takeover.on_replayed(ledger_id, await self._replay(ledger_id))
-            case CreateLedger(epoch):
-                return await self._create(epoch)
+            case PlanLedger(epoch):
+                return await self._plan(epoch)
             case Commit(segments, expected_version, pages):
                 return await self._commit(segments, expected_version, pages)
             case ReadBack():
                 return await self._read_back()
-            case DeleteLedger(ledger_id):
-                await self._delete(ledger_id)
-                return takeover.on_discarded()
             case Serve() | Resign():
                 raise AssertionError(step)
         assert_never(step)
 
-    async def _recover(self, ledger_id: LedgerId) -> Step:
+    async def _recover(self, ledger_id: LedgerId, *, is_last: bool) -> Step:
+        recoveries = self._services.ledgers.recoveries
+        start = self._starts.get(ledger_id)
         try:
-            self._readers[ledger_id] = await self._services.ledgers.recover(ledger_id)
+            if is_last:
+                found = await recoveries.find_end(ledger_id, start)
+                self._readers[ledger_id], self._close = found.reader, found.close
+            else:
+                self._readers[ledger_id] = await recoveries.recover(ledger_id, start)
         except NoSuchLedger:
             # A trim by the leader that we are about to replace deletes ledgers, but changes the
             # list first. If the list is unchanged, the ledger is missing and must not be skipped.
@@ -192,21 +195,22 @@ class Opening:
             now_ms = self._services.clock.now_ms()
             return await replay_ledger(reader, self._services.limits, now_ms)
 
-    async def _create(self, epoch: LeaderEpoch) -> Step:
+    async def _plan(self, epoch: LeaderEpoch) -> Step:
         ledgers, ledger_id = self._services.ledgers, self._claim.ledger_id
-        self._writer = await create_ledger(
-            ledgers, self._topic, self._index, epoch, ledger_id=ledger_id
-        )
+        self._planned = await plan_ledger(ledgers, self._topic, self._index, epoch, ledger_id)
         now_ms = self._services.clock.now_ms()
-        return self._takeover.on_created(self._writer.ledger_id, now_ms)
+        return self._takeover.on_planned(self._planned.ledger_id, now_ms)
 
     async def _commit(
         self, segments: SegmentList, expected_version: int, pages: Sequence[NewPage]
     ) -> Step:
+        assert self._planned is not None
+        close = () if self._close is None else (self._close,)
+        first = (*close, *self._planned.changes)
         try:
             await self._node.write_pages(pages)
-            version = await self._node.set(segments, expected_version)
-        except (VersionConflict, NoNode):
+            version = await self._node.set(segments, expected_version, first)
+        except (VersionConflict, NoNode, NodeExists):
             return self._takeover.on_commit(CommitLost())
         except ConnectionLoss:
             return self._takeover.on_commit(CommitUnknown())
@@ -218,11 +222,3 @@ class Opening:
         except ConnectionLoss:
             return ReadBack()
         return self._takeover.on_read_back(*found)
-
-    async def _delete(self, ledger_id: LedgerId) -> None:
-        assert self._writer is not None
-        self._writer.abandon()
-        try:
-            await self._services.ledgers.delete(ledger_id)
-        except (LedgerError, MetadataError) as error:
-            _LOG.warning("takeover.orphan ledger=%d error=%r", ledger_id, error)

@@ -48,6 +48,8 @@ class Replication:
         """Whether a new ledger would have more copies, or be striped over more bookies."""
         have = self._active.writer.metadata
         topic = self._active.topic
+        if have.write_quorum >= topic.write_quorum and have.ensemble_size >= topic.ensemble_size:
+            return False  # at once, as nearly always: every partition is asked again and again
         wanted = schedule_of(topic.ensemble_size, topic.write_quorum, topic.ack_quorum)
         next_one = fitting(wanted, bookie_count, striping=False, write_quorum_min=topic.ack_quorum)
         return self._is_open() and (
@@ -57,5 +59,6 @@ class Replication:
     def would_repair(self, marked: Collection[LedgerId]) -> bool:
         """Whether the active ledger is among the marked ones, and all its members are available."""
         writer = self._active.writer
-        is_whole = self._is_open() and not writer.suspended and not writer.lost_members
-        return is_whole and writer.ledger_id in marked
+        if writer.ledger_id not in marked:
+            return False
+        return self._is_open() and not writer.suspended and not writer.lost_members

@@ -14,7 +14,7 @@ from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
 from client.log.segment_pages import NewPage, PageRef
 from client.log.segments import SegmentList, decode_segments
 from client.metadata import paths
-from client.metadata.store import Versioned
+from client.metadata.store import Change, SetData, Versioned
 from client.node.grouped_requests import GroupedRequests
 from client.segments.page_nodes import delete_pages, write_page
 from client.segments.pages import PageCache, SegmentPages
@@ -70,13 +70,22 @@ class SegmentNode:
         rest."""
         await delete_pages(self._store, self.path, (ref.name for ref in pages))
 
-    async def set(self, segments: SegmentList, expected_version: int) -> int:
+    async def set(
+        self, segments: SegmentList, expected_version: int, first: Sequence[Change] = ()
+    ) -> int:
         """Try one compare-and-set; return the new version.
 
-        Raises VersionConflict and NoNode (nothing happened), ConnectionLoss and SessionExpired
-        (it may have happened).
+        `first`: other changes in the same transaction. Raises VersionConflict, NoNode and
+        NodeExists (nothing happened), ConnectionLoss and SessionExpired (all of it may have
+        happened).
         """
-        return await self._requests.set(self.path, segments.encode(), expected_version)
+        data = segments.encode()
+        if not first:
+            return await self._requests.set(self.path, data, expected_version)
+        made = await self._requests.multi([*first, SetData(self.path, data, expected_version)])
+        version = made[-1]
+        assert isinstance(version, int)
+        return version
 
     async def change(self, segments: SegmentList, expected_version: int) -> int:
         """Compare-and-set, and find out the outcome if an answer is lost; return the new version.

@@ -25,7 +25,8 @@ from client.autorecovery.switches import Delay
 from client.autorecovery.tree import ReplicationTree
 from client.errors import LedgerError, MetadataError, NoSuchLedger
 from client.ids import BookieId, Clock, LedgerId
-from client.ledger.client import LedgerClient, unlock
+from client.ledger.client import LedgerClient
+from client.ledger.recoveries import unlock
 from client.ledger.under_replication import mark_under_replicated
 from client.metadata.store import MetadataStore
 from client.node import background

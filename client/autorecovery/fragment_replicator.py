@@ -28,9 +28,10 @@ from client.autorecovery.ledger_checker import LedgerChecker
 from client.autorecovery.metrics import RecoveryStats
 from client.errors import LedgerError, NoSuchLedger, NotEnoughBookies
 from client.ids import BookieId, EntryId, LedgerId
-from client.ledger.client import LedgerClient, unlock
+from client.ledger.client import LedgerClient
 from client.ledger.core.ledger_metadata import VersionedMetadata
 from client.ledger.read.range_read import RangeRead
+from client.ledger.recoveries import unlock
 from client.wire.bookkeeper.entry import Entry, EntryCodec
 from client.wire.bookkeeper.messages import AddRequest
 

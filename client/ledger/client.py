@@ -20,10 +20,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Final
 
-from client.errors import LedgerError, LedgerExists, MetadataError, UnauthorizedAccess
+from client.errors import LedgerExists
 from client.held_memory import HeldMemory
 from client.ids import BookieId, Clock, EntryId, LedgerId, Rng
 from client.ledger.bookies.bookie_choice import BookieChoice
@@ -36,15 +37,14 @@ from client.ledger.bookies.health_switch import HealthSwitch
 from client.ledger.config import LedgerClientConfig
 from client.ledger.context import LedgerContext
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, VersionedMetadata
-from client.ledger.core.recovery import close_recovered, mark_in_recovery
-from client.ledger.core.schedule import schedule_of
+from client.ledger.core.schedule import Schedule, schedule_of
 from client.ledger.core.sizing import fitting
+from client.ledger.joined_changes import PlannedLedger
 from client.ledger.ledger_ids import LedgerIds
 from client.ledger.ledger_nodes import LedgerNodes
 from client.ledger.read.batch_ability import BatchAbility
 from client.ledger.read.reader import LedgerReader
-from client.ledger.read.tail import TailView
-from client.ledger.recovery_run import RecoveryRun
+from client.ledger.recoveries import Recoveries, reader_of
 from client.ledger.stats import LedgerStats
 from client.ledger.write.add_pipeline import add_rules
 from client.ledger.write.core.writer_window import ActiveWriters
@@ -100,7 +100,7 @@ class LedgerClient:
         self._bookies: BookieSet = bookies
         health = BookieHealth(self._config.health_limits())
         self._health_switch = HealthSwitch(store, root, health)
-        self._choice = BookieChoice(self._bookies, placement or self._rack_placement(), health, rng)
+        choice = BookieChoice(self._bookies, placement or self._rack_placement(), health, rng)
         self._nodes = LedgerNodes(
             store,
             root,
@@ -110,10 +110,10 @@ class LedgerClient:
         self.requests = self._nodes.requests
         """What changes of ledgers leave with, for others that have requests at the same time."""
         marks = HoleMarks(store, self._nodes, clock, root=root)
-        self._context = LedgerContext(
+        self.context = LedgerContext(
             self._nodes,
             self._bookies,
-            self._choice,
+            choice,
             health,
             marks,
             self._config,
@@ -123,6 +123,9 @@ class LedgerClient:
             add_rules(self._config),
             ActiveWriters(),
         )
+        """What the parts of this client share, for others that work on ledgers themselves."""
+        self.recoveries = Recoveries(self.context)
+        """For others that join a recovery's changes with their own."""
         self._ids = LedgerIds(store, self._nodes, root)
         self._writers: list[LedgerWriter] = []
         self._writers_max = _WRITERS_FEW
@@ -150,14 +153,9 @@ class LedgerClient:
             async with asyncio.timeout(_LINGER_S):
                 await asyncio.gather(*map(_settled, self._writers))
         self._writers.clear()
-        await self._context.marks.close(_LINGER_S)
+        await self.context.marks.close(_LINGER_S)
         self._health_switch.close()
         self._bookies.close()
-
-    @property
-    def context(self) -> LedgerContext:
-        """What the parts of this client share, for others that work on ledgers themselves."""
-        return self._context
 
     @property
     def writable_bookies(self) -> tuple[BookieId, ...]:
@@ -200,35 +198,44 @@ class LedgerClient:
         fewer than this. `ledger_id`: an id of your own choice. Raises IncorrectParameter unless
         E >= Qw >= Qa >= 1, NotEnoughBookies, LedgerExists for a chosen id that is taken.
         """
-        schedule = fitting(
+        metadata = self._new_metadata(
             schedule_of(ensemble_size, write_quorum, ack_quorum),
-            len(self._bookies.writable),
-            striping=self._config.opportunistic_striping,
-            write_quorum_min=write_quorum_min,
-        )
-        ensemble = self._choice.ensemble(schedule.ensemble_size, schedule.write_quorum)
-        metadata = LedgerMetadata(
-            ensemble_size=schedule.ensemble_size,
-            write_quorum=schedule.write_quorum,
-            ack_quorum=ack_quorum,
-            fragments=(Fragment(EntryId(0), ensemble),),
-            digest_type=digest_type,
-            password=password,
-            ctime_ms=self._clock.now_ms() if self._config.store_creation_time else None,
-            custom_metadata=dict(custom_metadata or {}),
-            c_token=self._rng.getrandbits(_C_TOKEN_BITS),
+            write_quorum_min,
+            digest_type,
+            password,
+            custom_metadata,
         )
         made_id, current = await self._create_node(ledger_id, metadata)
-        self.stats.created += 1
-        log.info(
-            "ledger.created ledger=%d ensemble=%s",
-            made_id,
-            ",".join(current.metadata.last_fragment.ensemble),
+        return self._new_writer(made_id, current)
+
+    async def plan(
+        self,
+        *,
+        ensemble_size: int = 3,
+        write_quorum: int = 3,
+        ack_quorum: int = 2,
+        write_quorum_min: int | None = None,
+        ledger_id: int | None = None,
+        digest_type: DigestType = DigestType.CRC32C,
+        password: bytes = b"",
+        custom_metadata: Mapping[str, bytes] | None = None,
+    ) -> PlannedLedger:
+        """Return a ledger as `create` would make it, for somebody else's transaction to create.
+
+        Raises what `create` raises, but for LedgerExists: the transaction is refused then.
+        """
+        metadata = self._new_metadata(
+            schedule_of(ensemble_size, write_quorum, ack_quorum),
+            write_quorum_min,
+            digest_type,
+            password,
+            custom_metadata,
         )
-        codec = EntryCodec(made_id, digest_type, password)
-        writer = LedgerWriter(codec, master_key(password), current, self._context)
-        self._remember(writer)
-        return writer
+        planned_id = await self._ids.take() if ledger_id is None else LedgerId(ledger_id)
+        self._ids.tidy()
+        change = self._nodes.creation(planned_id, metadata)
+        current = VersionedMetadata(metadata, 0)
+        return PlannedLedger(planned_id, (change,), partial(self._new_writer, planned_id, current))
 
     async def take_id(self) -> LedgerId:
         """Take an id for `create`: newer than those of all ledgers there are, but for ids that
@@ -244,7 +251,7 @@ class LedgerClient:
         """
         ledger_id = LedgerId(ledger_id)
         current = await self._nodes.read(ledger_id)
-        reader = self._reader(ledger_id, current, password)
+        reader = reader_of(ledger_id, current, password, self.context)
         if not current.metadata.is_closed:
             await reader.refresh()
         return reader
@@ -254,15 +261,7 @@ class LedgerClient:
 
         Raises NoSuchLedger, UnauthorizedAccess, RecoveryInconclusive (try again later).
         """
-        ledger_id = LedgerId(ledger_id)
-        current = await self._nodes.read(ledger_id)
-        codec, key = unlock(ledger_id, current.metadata, password)
-        while not current.metadata.is_closed:
-            current = await self._nodes.update(ledger_id, current, mark_in_recovery)
-            if current.metadata.is_closed:
-                break
-            current = await self._recover_once(ledger_id, current, codec, key)
-        return self._reader(ledger_id, current, password)
+        return await self.recoveries.recover(LedgerId(ledger_id), password=password)
 
     async def delete(self, ledger_id: int) -> None:
         """Delete a ledger; bookies reclaim its space by themselves. Absent is fine."""
@@ -298,31 +297,47 @@ class LedgerClient:
             except LedgerExists:
                 log.warning("ledger.id_taken ledger=%d", ledger_id)
 
-    async def _recover_once(
-        self, ledger_id: LedgerId, current: VersionedMetadata, codec: EntryCodec, key: bytes
-    ) -> VersionedMetadata:
-        """Run recovery from metadata that is IN_RECOVERY; return what stands afterwards."""
-        snapshot = current.metadata
-        log.info("ledger.recovering ledger=%d", ledger_id)
-        self.stats.recovered += 1
-        began_s = self.stats.now_s()
-        try:
-            end = await RecoveryRun(snapshot, codec, key, self._context).run()
-            current = await self._nodes.update(
-                ledger_id, current, lambda metadata: close_recovered(metadata, snapshot, end)
-            )
-        except (LedgerError, MetadataError):
-            self.stats.recovery_failures += 1
-            raise
-        self.stats.recovery_seconds.observe(self.stats.now_s() - began_s)
-        log.info(
-            "ledger.recovered ledger=%d state=%s last_entry=%d found=%d",
-            ledger_id,
-            current.metadata.state.name,
-            current.metadata.last_entry,
-            end.last_entry,
+    def _new_metadata(
+        self,
+        asked: Schedule,
+        write_quorum_min: int | None,
+        digest_type: DigestType,
+        password: bytes,
+        custom_metadata: Mapping[str, bytes] | None,
+    ) -> LedgerMetadata:
+        """Choose bookies for a ledger. Raises NotEnoughBookies."""
+        schedule = fitting(
+            asked,
+            len(self._bookies.writable),
+            striping=self._config.opportunistic_striping,
+            write_quorum_min=write_quorum_min,
         )
-        return current
+        ensemble = self.context.choice.ensemble(schedule.ensemble_size, schedule.write_quorum)
+        return LedgerMetadata(
+            ensemble_size=schedule.ensemble_size,
+            write_quorum=schedule.write_quorum,
+            ack_quorum=schedule.ack_quorum,
+            fragments=(Fragment(EntryId(0), ensemble),),
+            digest_type=digest_type,
+            password=password,
+            ctime_ms=self._clock.now_ms() if self._config.store_creation_time else None,
+            custom_metadata=dict(custom_metadata or {}),
+            c_token=self._rng.getrandbits(_C_TOKEN_BITS),
+        )
+
+    def _new_writer(self, ledger_id: LedgerId, current: VersionedMetadata) -> LedgerWriter:
+        metadata = current.metadata
+        self.stats.created += 1
+        log.info(
+            "ledger.created ledger=%d ensemble=%s",
+            ledger_id,
+            ",".join(metadata.last_fragment.ensemble),
+        )
+        password = metadata.password or b""
+        codec = EntryCodec(ledger_id, metadata.digest_type or DigestType.CRC32, password)
+        writer = LedgerWriter(codec, master_key(password), current, self.context)
+        self._remember(writer)
+        return writer
 
     def _rack_placement(self) -> RackPlacement:
         config = self._config
@@ -332,29 +347,6 @@ class LedgerClient:
             enforced=config.racks_enforced,
             local_rack=config.local_rack,
         )
-
-    def _reader(
-        self, ledger_id: LedgerId, current: VersionedMetadata, password: bytes | None
-    ) -> LedgerReader:
-        codec, _ = unlock(ledger_id, current.metadata, password)
-        view = TailView(ledger_id, current, codec, self._context)
-        return LedgerReader(ledger_id, view, codec, self._context)
-
-
-def unlock(
-    ledger_id: LedgerId, metadata: LedgerMetadata, password: bytes | None
-) -> tuple[EntryCodec, bytes]:
-    """Return codec and master key of a ledger. Raises UnauthorizedAccess for a wrong password.
-
-    Very old ledgers store neither password nor digest type: CRC32 was the usual one then.
-    """
-    known = metadata.password
-    if password is None:
-        password = known or b""
-    elif known is not None and known != password:
-        raise UnauthorizedAccess(f"wrong password for ledger {ledger_id}")
-    digest_type = metadata.digest_type or DigestType.CRC32
-    return EntryCodec(ledger_id, digest_type, password), master_key(password)
 
 
 async def _settled(writer: LedgerWriter) -> None:

@@ -29,7 +29,7 @@ from client.ids import LedgerId
 from client.ledger.core import metadata_codec
 from client.ledger.core.ledger_metadata import LedgerMetadata, VersionedMetadata
 from client.metadata import paths
-from client.metadata.store import MetadataStore, Versioned, Watcher
+from client.metadata.store import Create, MetadataStore, SetData, Versioned, Watcher
 from client.node.grouped_requests import GroupedRequests
 
 log = logging.getLogger(__name__)
@@ -69,6 +69,14 @@ class LedgerNodes:
                 raise LedgerExists(f"ledger {ledger_id} exists already") from error
             return found
         return VersionedMetadata(metadata, 0)
+
+    def creation(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> Create:
+        """Return the change that creates a ledger's node, for a transaction of somebody else."""
+        return Create(paths.ledger(ledger_id, self._root), metadata_codec.encode(metadata))
+
+    def change(self, ledger_id: LedgerId, wanted: LedgerMetadata, version: int) -> SetData:
+        """Return the change of the metadata at `version`, for a transaction of somebody else."""
+        return SetData(paths.ledger(ledger_id, self._root), metadata_codec.encode(wanted), version)
 
     async def read(self, ledger_id: LedgerId, watcher: Watcher | None = None) -> VersionedMetadata:
         """Return a ledger's metadata. Raises NoSuchLedger, MetadataCorrupt."""

@@ -294,3 +294,19 @@ def decode_segments(data: bytes) -> SegmentList:
         return found.check()
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         raise LogCorrupt(f"segment list is damaged: {data[:200]!r}") from error
+
+
+def decode_epoch(data: bytes) -> LeaderEpoch:
+    """Return the leader epoch of the list in a metadata node, without reading the rest.
+
+    Raises LogCorrupt if it is no list, or one of a version that is not known.
+    """
+    if not data:
+        return NO_EPOCH
+    try:
+        value = read_object(data)
+        if value["version"] not in _VERSIONS:
+            raise LogCorrupt(f"segment list of version {value['version']} is not known")
+        return LeaderEpoch(whole(value, "leader_epoch", NO_EPOCH))
+    except (ValueError, KeyError, TypeError) as error:
+        raise LogCorrupt(f"segment list is damaged: {data[:200]!r}") from error

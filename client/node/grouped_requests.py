@@ -13,18 +13,21 @@ Each caller learns what became of its own request, and nothing else:
     no answer came           the outcome is unknown, for each
 
 A change of a group may find what those before it made, as if they had been sent one after the
-other. Between changes and reads there is no order: who needs one waits for the answer.
+other. Between changes and reads there is no order: who needs one waits for the answer. Changes that
+belong together (`multi`) stay together: all of them or none, in a group and alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from client.errors import ConnectionLoss, MetadataError, NoNode, SessionExpired
+from client.errors import ConnectionLoss, MetadataError, NodeExists, NoNode, SessionExpired
 from client.metadata.store import (
     Change,
     Changed,
@@ -152,7 +155,7 @@ class GroupedRequests:
     def __init__(self, store: MetadataStore) -> None:
         self.store = store
         """For what is never grouped: lists, `sync`."""
-        self._changes = _Groups[Change, Changed](self._multi, "changes")
+        self._changes = _Groups[Sequence[Change], list[Changed]](self._multi, "changes")
         self._reads = _Groups[str, Versioned](self._get_many, "reads")
         self._watches = _Groups[_Watched, Versioned](self._watch_many, "watches")
 
@@ -180,16 +183,13 @@ class GroupedRequests:
         """Create a node; parents that are missing are made once it was refused without them."""
         check_path(path)
         check_size(path, data)
-        alone = partial(
-            self.store.create,
-            path,
-            data,
-            ephemeral=ephemeral,
-            sequential=sequential,
-            make_parents=make_parents,
-        )
+
+        async def alone() -> list[Changed]:
+            options = {"ephemeral": ephemeral, "sequential": sequential}
+            return [await self.store.create(path, data, **options, make_parents=make_parents)]
+
         change = Create(path, data, ephemeral, sequential)
-        made = await self._changes.ask(change, len(path) + len(data), alone)
+        [made] = await self._changes.ask([change], len(path) + len(data), alone)
         assert isinstance(made, str)
         return made
 
@@ -197,20 +197,55 @@ class GroupedRequests:
         """Replace a node's bytes if its version matches; return the new version."""
         check_path(path)
         check_size(path, data)
-        alone = partial(self.store.set, path, data, version)
+
+        async def alone() -> list[Changed]:
+            return [await self.store.set(path, data, version)]
+
         change = SetData(path, data, version)
-        new_version = await self._changes.ask(change, len(path) + len(data), alone)
+        [new_version] = await self._changes.ask([change], len(path) + len(data), alone)
         assert isinstance(new_version, int)
         return new_version
 
     async def delete(self, path: str, version: int = -1) -> None:
         """Delete a node."""
         check_path(path)
-        alone = partial(self.store.delete, path, version)
-        await self._changes.ask(Delete(path, version), len(path), alone)
 
-    async def _multi(self, changes: list[Change]) -> list[Changed | MetadataError]:
-        return list(await self.store.multi(changes))
+        async def alone() -> list[Changed]:
+            await self.store.delete(path, version)
+            return [None]
+
+        await self._changes.ask([Delete(path, version)], len(path), alone)
+
+    async def multi(self, changes: Sequence[Change]) -> list[Changed]:
+        """Make changes that belong together; parents that are missing are made once it was refused
+        without them."""
+        size = 0
+        for change in changes:
+            check_path(change.path)
+            size += len(change.path)
+            if not isinstance(change, Delete):
+                check_size(change.path, change.data)
+                size += len(change.data)
+        return await self._changes.ask(changes, size, partial(self._multi_alone, changes))
+
+    async def _multi_alone(self, changes: Sequence[Change]) -> list[Changed]:
+        try:
+            return await self.store.multi(changes)
+        except NoNode:
+            for change in changes:
+                if isinstance(change, Create):
+                    await self._make_parent(change.path)
+        return await self.store.multi(changes)
+
+    async def _make_parent(self, path: str) -> None:
+        parent = path.rpartition("/")[0]
+        if parent:
+            with contextlib.suppress(NodeExists):
+                await self.store.create(parent, make_parents=True)
+
+    async def _multi(self, asked: list[Sequence[Change]]) -> list[list[Changed] | MetadataError]:
+        made = iter(await self.store.multi([change for changes in asked for change in changes]))
+        return [list(itertools.islice(made, len(changes))) for changes in asked]
 
     async def _get_many(self, paths: list[str]) -> list[Versioned | MetadataError]:
         return _read(paths, await self.store.get_many(paths))

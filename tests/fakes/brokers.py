@@ -64,12 +64,15 @@ class FakeBackend:
         self.service = FakeLedgers()
 
     async def start(self, cluster: MemoryCluster) -> None:
-        pass
+        self.service.tree = cluster.tree
+        directory = paths.ledger(LedgerId(0)).rpartition("/")[0]
+        await cluster.session().create(directory, make_parents=True)
 
     async def client(self, store: MemoryStore, name: str) -> Any:
         return self.service.client(name)
 
     def ledger_ids(self, cluster: MemoryCluster) -> list[LedgerId]:
+        self.service.find_planned()
         return sorted(self.service.ledgers)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from client.errors import (
     LedgerClosed,
@@ -27,8 +27,12 @@ from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from client.ledger.core.schedule import Schedule
 from client.ledger.core.sizing import fitting
+from client.ledger.joined_changes import RecoveryStart
 from client.ledger.read.reader import SOME_ENTRIES_MAX
 from client.ledger.stats import LedgerStats
+from client.metadata import paths
+from client.metadata.store import Create
+from client.metadata.tree import Tree
 from client.node.grouped_requests import GroupedRequests
 from client.wire.bookkeeper.entry import DigestType, Entry
 
@@ -75,6 +79,9 @@ class FakeLedgers:
         self.bookie_count = 9
         self.listeners: list[Callable[[], None]] = []
         """Who is told when `set_bookie_count` changes it."""
+        self.tree: Tree | None = None
+        """The metadata store's nodes: ledgers that takeovers planned are there once these are."""
+        self._planned: dict[LedgerId, StoredLedger] = {}
         self._next_id = 100
 
     def client(self, name: str = "client") -> FakeLedgerClient:
@@ -104,7 +111,24 @@ class FakeLedgers:
         if failures:
             raise failures.popleft()
 
+    def plan(self, ledger: StoredLedger) -> tuple[Create, ...]:
+        """Return what creates a ledger; nothing if there is no metadata store: it is there then."""
+        if self.tree is None:
+            self.ledgers[ledger.ledger_id] = ledger
+            return ()
+        self._planned[ledger.ledger_id] = ledger
+        return (Create(paths.ledger(ledger.ledger_id)),)
+
+    def find_planned(self) -> None:
+        """Look which of the planned ledgers are there."""
+        for ledger_id, ledger in list(self._planned.items()):
+            assert self.tree is not None
+            if self.tree.find(paths.ledger(ledger_id)) is not None:
+                self.ledgers[ledger_id] = ledger
+                del self._planned[ledger_id]
+
     def get(self, ledger_id: LedgerId) -> StoredLedger:
+        self.find_planned()
         try:
             return self.ledgers[ledger_id]
         except KeyError:
@@ -155,11 +179,47 @@ class FakeLedgerClient:
         password: bytes = b"",
         custom_metadata: Mapping[str, bytes] = {},
     ) -> FakeWriter:
-        schedule = fitting(
+        ledger = await self._new_ledger(
             Schedule(ensemble_size, write_quorum, ack_quorum),
-            self.service.bookie_count,
-            striping=False,
-            write_quorum_min=write_quorum_min,
+            write_quorum_min,
+            ledger_id,
+            custom_metadata,
+        )
+        self.service.ledgers[ledger.ledger_id] = ledger
+        return self._new_writer(ledger)
+
+    async def plan(
+        self,
+        *,
+        ensemble_size: int,
+        write_quorum: int,
+        ack_quorum: int,
+        write_quorum_min: int | None = None,
+        ledger_id: LedgerId | None = None,
+        custom_metadata: Mapping[str, bytes] = {},
+    ) -> FakePlannedLedger:
+        ledger = await self._new_ledger(
+            Schedule(ensemble_size, write_quorum, ack_quorum),
+            write_quorum_min,
+            ledger_id,
+            custom_metadata,
+        )
+
+        def created() -> FakeWriter:
+            self.service.find_planned()
+            return self._new_writer(ledger)
+
+        return FakePlannedLedger(ledger.ledger_id, self.service.plan(ledger), created)
+
+    async def _new_ledger(
+        self,
+        asked: Schedule,
+        write_quorum_min: int | None,
+        ledger_id: LedgerId | None,
+        custom_metadata: Mapping[str, bytes],
+    ) -> StoredLedger:
+        schedule = fitting(
+            asked, self.service.bookie_count, striping=False, write_quorum_min=write_quorum_min
         )
         await self.service.enter("create")
         if self.service.bookie_count < schedule.ensemble_size:
@@ -167,8 +227,9 @@ class FakeLedgerClient:
         now_ms = int(asyncio.get_running_loop().time() * 1000)
         if ledger_id is None:
             ledger_id = self.service.new_id()
-        ledger = StoredLedger(ledger_id, custom_metadata, now_ms, schedule)
-        self.service.ledgers[ledger.ledger_id] = ledger
+        return StoredLedger(ledger_id, custom_metadata, now_ms, schedule)
+
+    def _new_writer(self, ledger: StoredLedger) -> FakeWriter:
         writer = FakeWriter(self, ledger)
         self.writers.append(writer)
         return writer
@@ -179,7 +240,22 @@ class FakeLedgerClient:
         last = ledger.closed_at if ledger.closed_at is not None else ledger.confirmed
         return FakeReader(self.service, ledger, lambda: last)
 
-    async def recover(self, ledger_id: LedgerId, *, password: bytes = b"") -> FakeReader:
+    @property
+    def recoveries(self) -> FakeLedgerClient:
+        """Its own, too."""
+        return self
+
+    async def starts(self, ledger_ids: Sequence[LedgerId]) -> Sequence[RecoveryStart]:
+        return ()
+
+    async def find_end(
+        self, ledger_id: LedgerId, start: RecoveryStart | None = None
+    ) -> FakeFoundEnd:
+        return FakeFoundEnd(await self.recover(ledger_id), None)
+
+    async def recover(
+        self, ledger_id: LedgerId, start: RecoveryStart | None = None, *, password: bytes = b""
+    ) -> FakeReader:
         await self.service.enter("recover")
         ledger = self.service.get(ledger_id)
         ledger.fenced = True
@@ -202,6 +278,7 @@ class FakeLedgerClient:
         return describe(self.service.get(ledger_id))
 
     async def ledgers(self) -> AsyncIterator[LedgerId]:
+        self.service.find_planned()
         for ledger_id in sorted(self.service.ledgers):
             yield ledger_id
 
@@ -214,6 +291,21 @@ class FakeLedgerClient:
     def kill(self) -> None:
         """kill -9: what has not arrived is lost."""
         self.dead = True
+
+
+class FakePlannedLedger(NamedTuple):
+    """A ledger that is there as soon as its changes were made."""
+
+    ledger_id: LedgerId
+    changes: tuple[Create, ...]
+    created: Callable[[], FakeWriter]
+
+
+class FakeFoundEnd(NamedTuple):
+    """A ledger that was recovered; it is closed already."""
+
+    reader: FakeReader
+    close: None
 
 
 def describe(ledger: StoredLedger) -> LedgerMetadata:

@@ -6,7 +6,10 @@
 (* is about: a leader lists its next ledger while it still writes the      *)
 (* present one, so two ledgers are open together; whoever takes over       *)
 (* recovers the last two; and the answer to a compare-and-set may get lost *)
-(* while the set itself happens at once, later, or never.                  *)
+(* while the set itself happens at once, later, or never. A takeover's set *)
+(* is one transaction: it closes the last ledger where this broker found   *)
+(* its end, creates the next one and lists it. Meanwhile others (repair)   *)
+(* may recover and close the same ledger.                                  *)
 (*                                                                         *)
 (* A ledger is taken for granted here (LedgerCrash.tla is about that): it  *)
 (* holds entries in the order they were sent, a prefix of them is          *)
@@ -22,7 +25,7 @@ CONSTANTS
     Brokers,        \* who may lead
     LedgersMax,     \* ledgers ever created
     EntriesMax,     \* entries ever sent
-    CrashesMax,     \* brokers that lose their memory
+    CrashesMax,     \* brokers that lose their memory, and ledgers that others close
     TriesMax,       \* sets of the same change
     LastTwo,        \* LAST-TWO: recover the last two ledgers, not just one
     CommitFirst,    \* COMMIT-FIRST: serve after the list names the ledger
@@ -31,6 +34,8 @@ CONSTANTS
     OwnId,          \* OWN-ID: settle an unknown set by the own ledger's id
     AskAgain,       \* OWN-ID: a conflict after a lost answer proves nothing; read back
     Unlisted,       \* UNLISTED: delete the own ledger only if nobody lists it
+    CloseWithCommit,\* CLOSE-WITH-COMMIT: the ledger is closed in the transaction that seals it
+    CloseUnchanged, \* CLOSE-WITH-COMMIT: only if nobody closed it since
     Cas,            \* CAS: a set names the version that it began from
     Fencing         \* recovery fences before it decides where a ledger ends
 
@@ -52,7 +57,9 @@ VARIABLES
 vars == <<list, version, ledger, broker, sets, acks, entries, created, crashes>>
 
 \* epoch: version of the list that made its owner the leader; it orders leaders.
-FreshLedger == [state |-> "none", fenced |-> FALSE, sent |-> <<>>, confirmed |-> 0, end |-> 0]
+\* sealed: the end that the list names, plus one; closed: the first end it was closed at, plus one.
+FreshLedger == [state |-> "none", fenced |-> FALSE, sent |-> <<>>, confirmed |-> 0, end |-> 0,
+                sealed |-> 0, closed |-> 0]
 FreshBroker == [phase |-> "idle", list |-> <<>>, version |-> 0, todo |-> <<>>,
                 writing |-> None, next |-> None, previous |-> None, epoch |-> 0, tries |-> 0, end |-> 0]
 
@@ -71,6 +78,8 @@ Last(s) == s[Len(s)]
 Listed(l) == \E i \in 1..Len(list) : list[i] = l
 \* A set begun from an earlier version can never happen.
 Put(s) == sets' = IF Cas /\ s.version # version THEN sets ELSE sets \cup {s}
+Ended(l, end) == [l EXCEPT !.state = "closed", !.end = end,
+                           !.closed = IF @ = 0 THEN end + 1 ELSE @]
 Delete(l) == ledger' = [ledger EXCEPT ![l] = [FreshLedger EXCEPT !.state = "deleted"]]
 LastOf(s, n) == IF Len(s) <= n THEN s ELSE SubSeq(s, Len(s) - n + 1, Len(s))
 
@@ -85,26 +94,37 @@ Read(b) ==
             !.todo = LastOf(list, IF LastTwo THEN 2 ELSE 1)]]
     /\ UNCHANGED <<list, version, ledger, sets, acks, entries, created, crashes>>
 
-\* 3a. Fence the next ledger to recover: nothing is confirmed in it from now on.
+\* 3a. The last one may be marked long before it is fenced: its writer cannot close it any more.
+Mark(b) ==
+    /\ broker[b].phase = "recovering"
+    /\ Len(broker[b].todo) = 1
+    /\ LET l == Head(broker[b].todo) IN
+        /\ ledger[l].state = "open"
+        /\ ledger' = [ledger EXCEPT ![l].state = "recovery"]
+    /\ UNCHANGED <<list, version, broker, sets, acks, entries, created, crashes>>
+
+\* 3b. Fence the next ledger to recover: nothing is confirmed in it from now on.
 Fence(b) ==
     /\ broker[b].phase = "recovering"
     /\ broker[b].todo # <<>>
     /\ LET l == Head(broker[b].todo) IN
-        /\ ledger[l].state = "open"
+        /\ ledger[l].state \in {"open", "recovery"}
+        /\ ~ledger[l].fenced
         /\ ledger' = [ledger EXCEPT ![l].state = "recovery", ![l].fenced = Fencing]
     /\ UNCHANGED <<list, version, broker, sets, acks, entries, created, crashes>>
 
-\* 3b. See where it ends: what was confirmed stays, of the rest any prefix may.
+\* 3c. See where it ends: what was confirmed stays, of the rest any prefix may.
 Measure(b) ==
     /\ broker[b].phase = "recovering"
     /\ broker[b].todo # <<>>
     /\ LET l == Head(broker[b].todo) IN
         /\ ledger[l].state = "recovery"
+        /\ Fencing => ledger[l].fenced
         /\ \E end \in ledger[l].confirmed..Len(ledger[l].sent) :
             broker' = [broker EXCEPT ![b].phase = "measured", ![b].end = end]
     /\ UNCHANGED <<list, version, ledger, sets, acks, entries, created, crashes>>
 
-\* 3c. End it there, unless somebody did.
+\* 3d. The older one: end it there, unless somebody did. The last one: only if somebody did.
 Close(b) ==
     /\ broker[b].todo # <<>>
     /\ LET l == Head(broker[b].todo) IN
@@ -112,25 +132,36 @@ Close(b) ==
            /\ ledger[l].state = "closed"
            /\ UNCHANGED ledger
         \/ /\ broker[b].phase = "measured"
+           /\ Len(broker[b].todo) = 2
            /\ ledger[l].state = "recovery"
-           /\ ledger' = [ledger EXCEPT ![l].state = "closed", ![l].end = broker[b].end]
+           /\ ledger' = [ledger EXCEPT ![l] = Ended(@, broker[b].end)]
     /\ broker' = [broker EXCEPT ![b].phase = "recovering", ![b].todo = Tail(@), ![b].end = 0]
     /\ UNCHANGED <<list, version, sets, acks, entries, created, crashes>>
 
-\* 5, 6. Create a ledger, send the set that lists it.
-Create(b) ==
-    /\ broker[b].phase = "recovering"
-    /\ broker[b].todo = <<>>
+\* 5, 6. Plan a ledger, send the set that closes the last one, creates this one and lists it.
+Commit(b) ==
+    /\ \/ broker[b].phase = "recovering" /\ broker[b].todo = <<>>
+       \/ broker[b].phase = "measured" /\ Len(broker[b].todo) = 1
     /\ created < LedgersMax
     /\ created' = created + 1
-    /\ ledger' = [ledger EXCEPT ![created + 1].state = "open"]
-    /\ Put([by |-> b, try |-> 1, version |-> broker[b].version,
-                           list |-> Append(broker[b].list, created + 1)])
+    /\ Put([by |-> b, try |-> 1, version |-> broker[b].version, takeover |-> TRUE,
+            closes |-> broker[b].todo, end |-> broker[b].end,
+            list |-> Append(broker[b].list, created + 1)])
     /\ broker' = [broker EXCEPT ![b].phase = IF CommitFirst THEN "committing" ELSE "leading",
                                 ![b].writing = created + 1,
                                 ![b].tries = 1,
                                 ![b].epoch = broker[b].version + 1]
-    /\ UNCHANGED <<list, version, acks, entries, crashes>>
+    /\ UNCHANGED <<list, version, ledger, acks, entries, crashes>>
+
+\* Somebody else, who wants nothing of the list, recovers a listed ledger.
+Repair(l) ==
+    /\ crashes < CrashesMax
+    /\ Listed(l)
+    /\ ledger[l].state \in {"open", "recovery"}
+    /\ crashes' = crashes + 1
+    /\ \E end \in ledger[l].confirmed..Len(ledger[l].sent) :
+        ledger' = [ledger EXCEPT ![l] = [Ended(@, end) EXCEPT !.fenced = TRUE]]
+    /\ UNCHANGED <<list, version, broker, sets, acks, entries, created>>
 
 ---------------------------------------------------------------------------
 (* The metadata store: a set happens or never does, and its answer arrives *)
@@ -140,31 +171,53 @@ Waiting(b) == broker[b].phase \in {"committing", "rolling"}
 
 Own(b) == IF broker[b].phase = "rolling" THEN broker[b].next ELSE broker[b].writing
 
+\* Whether the ledgers are as a takeover's transaction expects them.
+Fits(s) == /\ s.takeover => ledger[Last(s.list)].state = "none"
+           /\ CloseWithCommit /\ CloseUnchanged =>
+                \A i \in 1..Len(s.closes) : ledger[s.closes[i]].state = "recovery"
+
 Served(b) == IF broker[b].phase = "rolling" THEN "draining" ELSE "leading"
 
 \* The set reaches the store; `answered`: and the answer reaches the broker, if it still waits.
 \* With compare-and-set all others from the same version are void from now on.
 Apply(s, answered) ==
     LET b == s.by
-        heard == answered /\ Waiting(b) /\ Own(b) = Last(s.list) IN
+        new == Last(s.list)
+        heard == answered /\ Waiting(b) /\ Own(b) = new IN
+    /\ Fits(s)
+    /\ ledger' = IF ~s.takeover THEN ledger ELSE
+        LET made == [ledger EXCEPT ![new].state = "open"] IN
+        IF s.closes = <<>> THEN made ELSE
+        [made EXCEPT ![s.closes[1]] =
+            [IF CloseWithCommit THEN Ended(@, s.end) ELSE @ EXCEPT !.sealed = s.end + 1]]
     /\ list' = s.list
     /\ version' = version + 1
     /\ sets' = IF Cas THEN {} ELSE sets \ {s}
     /\ broker' = IF ~heard THEN broker
                  ELSE [broker EXCEPT ![b].phase = Served(b), ![b].list = s.list,
+                                     ![b].todo = <<>>, ![b].end = 0,
                                      ![b].version = version + 1]
-    /\ UNCHANGED <<ledger, acks, entries, created, crashes>>
+    /\ UNCHANGED <<acks, entries, created, crashes>>
 
 \* The answer "another version" arrives. It says that this set did not happen; an earlier one of the
-\* same change, whose answer was lost, may have.
+\* same change, whose answer was lost, may have. What a takeover planned is not there then.
 Conflict(b) ==
     /\ Waiting(b)
     /\ Cas
     /\ version # broker[b].version
     /\ IF broker[b].tries = 1 THEN ~Listed(Own(b)) ELSE ~AskAgain
     /\ broker' = [broker EXCEPT ![b] = FreshBroker]
-    /\ Delete(Own(b))
+    /\ IF broker[b].phase = "rolling" THEN Delete(Own(b)) ELSE UNCHANGED ledger
     /\ UNCHANGED <<list, version, sets, acks, entries, created, crashes>>
+
+\* Somebody closed the ledger that the set would close: it can never happen.
+Refused(b) ==
+    /\ broker[b].phase = "committing"
+    /\ version = broker[b].version
+    /\ broker[b].todo # <<>>
+    /\ ledger[Head(broker[b].todo)].state # "recovery"
+    /\ broker' = [broker EXCEPT ![b] = FreshBroker]
+    /\ UNCHANGED <<list, version, ledger, sets, acks, entries, created, crashes>>
 
 \* No answer came: read the list back, and judge by it.
 Settle(b) ==
@@ -174,19 +227,22 @@ Settle(b) ==
                            ELSE version = me.version + 1 IN
         \/ /\ won
            /\ broker' = [broker EXCEPT ![b].phase = Served(b), ![b].version = version,
+                                       ![b].todo = <<>>, ![b].end = 0,
                                        ![b].list = Append(me.list, Own(b))]
            /\ UNCHANGED <<sets, ledger>>
         \/ /\ ~won
            /\ version = me.version       \* not done, or not yet: set again
            /\ me.tries < TriesMax
            /\ Put([by |-> b, try |-> me.tries + 1, version |-> me.version,
-                                  list |-> Append(me.list, Own(b))])
+                   takeover |-> me.phase = "committing", closes |-> me.todo, end |-> me.end,
+                   list |-> Append(me.list, Own(b))])
            /\ broker' = [broker EXCEPT ![b].tries = @ + 1]
            /\ UNCHANGED ledger
         \/ /\ ~won
            /\ version # me.version       \* overtaken: what we sent can happen no more
            /\ broker' = [broker EXCEPT ![b] = FreshBroker]
-           /\ IF Unlisted /\ Listed(Own(b)) THEN UNCHANGED ledger ELSE Delete(Own(b))
+           /\ IF me.phase = "committing" \/ (Unlisted /\ Listed(Own(b)))
+              THEN UNCHANGED ledger ELSE Delete(Own(b))
            /\ UNCHANGED sets
     /\ UNCHANGED <<list, version, acks, entries, created, crashes>>
 
@@ -198,7 +254,8 @@ Leads(b) == broker[b].phase \in {"leading", "rolling", "draining"}
 Send(b) ==
     /\ broker[b].phase \in {"leading", "rolling"}     \* held back while draining
     /\ entries < EntriesMax
-    /\ ledger[broker[b].writing].state = "open"
+    /\ ledger[broker[b].writing].state \in {"none", "open", "recovery"}   \* bookies do not know
+    /\ ~ledger[broker[b].writing].fenced
     /\ entries' = entries + 1
     /\ ledger' = [ledger EXCEPT ![broker[b].writing].sent =
                     Append(@, [entry |-> entries + 1, epoch |-> broker[b].epoch])]
@@ -229,8 +286,8 @@ Roll(b) ==
     /\ created < LedgersMax
     /\ created' = created + 1
     /\ ledger' = [ledger EXCEPT ![created + 1].state = "open"]
-    /\ Put([by |-> b, try |-> 1, version |-> broker[b].version,
-                           list |-> Append(broker[b].list, created + 1)])
+    /\ Put([by |-> b, try |-> 1, version |-> broker[b].version, takeover |-> FALSE,
+            closes |-> <<>>, end |-> 0, list |-> Append(broker[b].list, created + 1)])
     /\ broker' = [broker EXCEPT ![b].phase = "rolling", ![b].next = created + 1,
                                 ![b].tries = 1]
     /\ UNCHANGED <<list, version, acks, entries, crashes>>
@@ -248,7 +305,7 @@ ClosePrevious(b) ==
     /\ LET l == broker[b].previous IN
         /\ ledger[l].state = "open"
         /\ ledger[l].confirmed = Len(ledger[l].sent)
-        /\ ledger' = [ledger EXCEPT ![l].state = "closed", ![l].end = ledger[l].confirmed]
+        /\ ledger' = [ledger EXCEPT ![l] = Ended(@, @.confirmed)]
     /\ broker' = [broker EXCEPT ![b].previous = None]
     /\ UNCHANGED <<list, version, sets, acks, entries, created, crashes>>
 
@@ -261,10 +318,11 @@ Crash(b) ==
 
 Next ==
     \/ \E b \in Brokers :
-        \/ Read(b) \/ Fence(b) \/ Measure(b) \/ Close(b) \/ Create(b) \/ Settle(b)
+        \/ Read(b) \/ Mark(b) \/ Fence(b) \/ Measure(b) \/ Close(b) \/ Commit(b) \/ Settle(b)
         \/ Send(b) \/ Resign(b) \/ Roll(b) \/ Switch(b) \/ ClosePrevious(b) \/ Crash(b)
         \/ \E l \in Ledgers : Confirm(b, l)
-        \/ Conflict(b)
+        \/ Conflict(b) \/ Refused(b)
+    \/ \E l \in Ledgers : Repair(l)
     \/ \E s \in sets : Apply(s, TRUE) \/ Apply(s, FALSE)
 
 Spec == Init /\ [][Next]_vars
@@ -285,6 +343,13 @@ OnlyTheLastTwoAreOpen ==
 
 \* C7: a ledger that is listed is there.
 ListedIsThere == \A i \in 1..Len(list) : ledger[list[i]].state \notin {"none", "deleted"}
+
+\* K5: where a closed ledger ends never changes.
+EndsStay == \A l \in Ledgers : ledger[l].state = "closed" => ledger[l].closed = ledger[l].end + 1
+
+\* C3: where the list says that a ledger ends, there it is closed.
+SealedIsClosed == \A l \in Ledgers : ledger[l].sealed > 0 =>
+    (ledger[l].state = "closed" /\ ledger[l].sealed = ledger[l].end + 1)
 
 \* C2: a ledger is listed once.
 ListedOnce == \A i, j \in 1..Len(list) : list[i] = list[j] => i = j

@@ -11,10 +11,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from broker.cluster.core.topology import TopicInfo
 from broker.errors import LeadershipLost, NotLeader, OffsetOutOfRange, OutOfOrderSequence
 from broker.partition.core.takeover import RECOVER_LEDGERS
 from client.errors import LogCorrupt, NotEnoughBookies, Outcome, RecoveryInconclusive
-from client.ids import LeaderEpoch, LedgerId, Offset
+from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
+from client.ledger.core import metadata_codec
+from client.ledger.core.ledger_metadata import LedgerMetadata, LedgerState
 from client.metadata import paths
 from client.metadata.memory import Fault, Operation
 from tests.fakes.bookies import Fate
@@ -234,16 +237,28 @@ def test_real_recovery_resurrects_what_one_bookie_has() -> None:
 # --- the commit ----------------------------------------------------------------------------
 
 
-def break_sets(world: World, path: str, *faults: Fault) -> None:
-    """Break the next sets of a node in these ways."""
+def is_commit(operation: Operation) -> bool:
+    """Whether this is the transaction of a takeover that nobody claimed before."""
+    return operation.name == "multi" and operation.path.startswith(paths.LEDGERS_ROOT)
+
+
+def break_commits(world: World, *faults: Fault) -> None:
+    """Break the next commits in these ways."""
     pending = list(faults)
 
     def hook(operation: Operation) -> Fault | None:
-        if operation.name == "set" and operation.path == path and pending:
-            return pending.pop(0)
-        return None
+        return pending.pop(0) if is_commit(operation) and pending else None
 
     world.cluster.on_request = hook
+
+
+def ledger_path(world: World, topic: TopicInfo, position: int) -> str:
+    return paths.ledger(world.segments(topic).segments[position].ledger_id)
+
+
+def metadata_of(world: World, topic: TopicInfo, position: int) -> LedgerMetadata:
+    """Return what the store says of a ledger of the list."""
+    return metadata_codec.decode(world.cluster.tree.get(ledger_path(world, topic, position)).data)
 
 
 @both
@@ -253,7 +268,7 @@ def test_a_commit_without_answer_is_settled_by_reading_back(backend: type, fault
         topic = await world.topic()
         old = await first.open(topic)
         await done(old.append(batch("a")))
-        break_sets(world, paths.partition(topic.id_text, 0), fault, fault)
+        break_commits(world, fault, fault)
         new = await second.open(topic)
         assert new.leader_epoch == 1
         assert await done(new.append(batch("b"))) == 1
@@ -266,14 +281,14 @@ def test_a_commit_without_answer_is_settled_by_reading_back(backend: type, fault
 
 
 @both
-def test_a_lost_commit_deletes_its_ledger_and_leads_nothing(backend: type) -> None:
+def test_a_lost_commit_leaves_no_ledger_and_leads_nothing(backend: type) -> None:
     async def scenario(world: World, first: Broker, second: Broker) -> None:
         topic = await world.topic()
         path = paths.partition(topic.id_text, 0)
         winners: list[object] = []
 
         def hook(operation: Operation) -> Fault | None:
-            if operation.name == "set" and operation.path == path and not winners:
+            if is_commit(operation) and not winners:
                 winners.append(None)
                 world.cluster.tree.set(path, world.segments(topic).encode(), -1)
             return None
@@ -287,11 +302,79 @@ def test_a_lost_commit_deletes_its_ledger_and_leads_nothing(backend: type) -> No
     two_brokers(scenario, backend)
 
 
-def test_a_commit_that_came_through_and_was_overtaken_is_not_served_nor_deleted() -> None:
+def test_the_commit_closes_the_last_ledger() -> None:
+    """Before it the ledger is open still, and a takeover that ends there has changed no list."""
+
     async def scenario(world: World, first: Broker, second: Broker) -> None:
         topic = await world.topic()
-        path = paths.partition(topic.id_text, 0)
-        break_sets(world, path, Fault.LOSE_REPLY)
+        await done((await first.open(topic)).append(batch("a")))
+        states: list[LedgerState] = []
+
+        def look(operation: Operation) -> None:
+            if is_commit(operation):
+                states.append(metadata_of(world, topic, 0).state)
+
+        world.cluster.on_request = look
+        new = await second.open(topic)
+        assert states == [LedgerState.IN_RECOVERY]
+        closed = metadata_of(world, topic, 0)
+        assert closed.is_closed
+        assert [item.facts is not None for item in world.segments(topic).segments] == [True, False]
+        assert await read_all(new) == [(0, "a")]
+
+    two_brokers(scenario, ClientBackend)
+
+
+@pytest.mark.parametrize("is_answer_lost", [False, True])
+def test_a_ledger_that_was_closed_elsewhere_refuses_the_commit(is_answer_lost: bool) -> None:
+    """A repair ended it first, and without an entry that one bookie has and we have found."""
+
+    async def scenario(world: World, first: Broker, second: Broker) -> None:
+        topic = await world.topic()
+        old = await first.open(topic)
+        await done(old.append(batch("a")))
+        await settle()
+        bookies = [world.backend.bookies[f"b{number}:1"] for number in range(1, 5)]
+        for bookie in bookies:
+            bookie.fate_of = lambda request: Fate.HOLD_REQUEST
+        old.append(batch("b"))
+        await settle()
+        next(bookie for bookie in bookies if bookie.held).release()
+        await settle()
+        for bookie in bookies:
+            bookie.held.clear()
+            bookie.fate_of = lambda request: Fate.DELIVER
+        lost = [Fault.LOSE_REQUEST] if is_answer_lost else []
+        ended: list[EntryId] = []
+
+        def repair(operation: Operation) -> Fault | None:
+            if not is_commit(operation):
+                return None
+            if lost:
+                return lost.pop()
+            if not ended:
+                found = metadata_of(world, topic, 0)
+                ended.append(EntryId(1))
+                closed = metadata_codec.encode(found.closed(ended[0], 100))
+                world.cluster.tree.set(ledger_path(world, topic, 0), closed, -1)
+            return None
+
+        world.cluster.on_request = repair
+        with pytest.raises(NotLeader, match="lost the compare-and-set"):
+            await second.open(topic)
+        assert len(world.segments(topic).segments) == 1
+        new = await second.open(topic)
+        assert metadata_of(world, topic, 0).last_entry == 1
+        assert new.log_end_offset == 1
+        assert await read_all(new) == [(0, "a")]
+
+    two_brokers(scenario, ClientBackend)
+
+
+def test_a_commit_that_came_through_and_was_overtaken_is_not_served() -> None:
+    async def scenario(world: World, first: Broker, second: Broker) -> None:
+        topic = await world.topic()
+        break_commits(world, Fault.LOSE_REPLY)
         world.cluster.reconnect_delay_s = 1.0
         opening = asyncio.create_task(first.open(topic))
         await until(lambda: world.segments(topic).segments)
@@ -307,19 +390,23 @@ def test_a_commit_that_came_through_and_was_overtaken_is_not_served_nor_deleted(
 
 
 def test_nothing_is_accepted_before_the_commit() -> None:
-    """A leader that dies between creating its ledger and listing it leaves no trace of itself."""
+    """A leader that dies before its commit leaves no trace of itself."""
 
     async def scenario(world: World, first: Broker, second: Broker) -> None:
         topic = await world.topic()
         old = await first.open(topic)
         await done(old.append(batch("a")))
-        world.cluster.on_request = lambda operation: (
-            Fault.LOSE_REQUEST
-            if operation.name == "set" and operation.session_id == second.store.session_id
-            else None
-        )
+        lost: list[Operation] = []
+
+        def lose(operation: Operation) -> Fault | None:
+            if is_commit(operation) and operation.session_id == second.store.session_id:
+                lost.append(operation)
+                return Fault.LOSE_REQUEST
+            return None
+
+        world.cluster.on_request = lose
         opening = asyncio.create_task(second.open(topic))
-        await until(lambda: len(world.ledger_ids()) == 2)
+        await until(lambda: len(lost) == 2)
         await settle()
         assert not opening.done()
         opening.cancel()
@@ -328,10 +415,7 @@ def test_nothing_is_accepted_before_the_commit() -> None:
         new = await first.open(topic)
         assert new.leader_epoch == 1
         assert await read_all(new) == [(0, "a")]
-        listed = [item.ledger_id for item in world.segments(topic).segments]
-        unlisted = [ledger for ledger in world.ledger_ids() if ledger not in listed]
-        assert len(unlisted) == 1
-        assert world.backend.service.ledgers[unlisted[0]].entries == []
+        assert [item.ledger_id for item in world.segments(topic).segments] == world.ledger_ids()
 
     two_brokers(scenario)
 

@@ -6,23 +6,23 @@ numbers the steps and gives the reasons for them.
     state        input                        next        returned step
     CLAIMING     on_claimed                   READING     ReadList
     READING      on_list                      RECOVERING  Recover(last but one), or the next step
-    RECOVERING   on_recovered                 RECOVERING  Recover(last)
+    RECOVERING   on_recovered                 RECOVERING  FindEnd(last)
                                               REPLAYING   Replay(newest needed), or the next step
     REPLAYING    on_replayed                  REPLAYING   Replay(the ledger before)
-                                              CREATING    CreateLedger
-    CREATING     on_created                   COMMITTING  Commit
+                                              PLANNING    PlanLedger
+    PLANNING     on_planned                   COMMITTING  Commit
     COMMITTING   on_commit(Committed)         LEADING     Serve
                  on_commit(CommitLost)        SETTLING    ReadBack, if an earlier outcome is unknown
-                                              DISCARDING  DeleteLedger
+                                              RESIGNED    Resign
                  on_commit(CommitUnknown)     SETTLING    ReadBack
     SETTLING     on_read_back                 LEADING     Serve: our ledger is last, at our version
-                                              COMMITTING  Commit again: nothing has changed
-                                              DISCARDING  DeleteLedger: it is not listed
-                                              RESIGNED    Resign: it is listed, but no longer last
-    DISCARDING   on_discarded                 RESIGNED    Resign
+                                              COMMITTING  Commit again: nothing has changed,
+                                                          and it was not refused
+                                              RESIGNED    Resign: it is not listed, or not last
     any          on_failed                    RESIGNED    Resign
 
-The commit is the only proof of leadership. Its outcome is determined by finding our own ledger id
+The commit is one transaction: it closes the last ledger, creates ours and sets the list. It is the
+only proof of leadership. Its outcome is determined by finding our own ledger id
 in the list, never by the version alone, because a lost answer may hide a success.
 
 If a ledger was ended by recovery, its aborted transactions are listed in the first snapshot of our
@@ -57,10 +57,9 @@ class State(enum.Enum):
     READING = "reading"
     RECOVERING = "recovering"
     REPLAYING = "replaying"
-    CREATING = "creating"
+    PLANNING = "planning"
     COMMITTING = "committing"
     SETTLING = "settling"
-    DISCARDING = "discarding"
     LEADING = "leading"
     RESIGNED = "resigned"
 
@@ -79,20 +78,27 @@ class Recover(NamedTuple):
     ledger_id: LedgerId
 
 
-class Replay(NamedTuple):
-    """Replay a closed ledger (`core/replay.py`); report None if it has no entries."""
+class FindEnd(NamedTuple):
+    """Fence and recover a ledger; the commit closes it. A missing ledger is a failure."""
 
     ledger_id: LedgerId
 
 
-class CreateLedger(NamedTuple):
-    """Create a ledger, which is not listed yet."""
+class Replay(NamedTuple):
+    """Replay a ledger up to its end (`core/replay.py`); report None if it has no entries."""
+
+    ledger_id: LedgerId
+
+
+class PlanLedger(NamedTuple):
+    """Choose id and bookies of a ledger, which the commit creates."""
 
     leader_epoch: LeaderEpoch
 
 
 class Commit(NamedTuple):
-    """Create the pages, then set the list if its version is still the expected one."""
+    """Create the pages. Then, all or nothing: close the last ledger where it was found to end,
+    create ours, and set the list if its version is still the expected one."""
 
     segments: SegmentList
     expected_version: int
@@ -100,18 +106,18 @@ class Commit(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """The list was set; this is its version."""
+    """It happened; this is the list's version."""
 
     version: int
 
 
 class CommitLost(NamedTuple):
-    """The list has another version: another broker changed it, or we did, without getting the
-    answer."""
+    """It was refused. The list or the last ledger has another version: another broker changed it,
+    or we did, without getting the answer."""
 
 
 class CommitUnknown(NamedTuple):
-    """The answer was lost: the set may have happened, or may still happen."""
+    """The answer was lost: it may have happened, or may still happen."""
 
 
 CommitOutcome = Committed | CommitLost | CommitUnknown
@@ -119,12 +125,6 @@ CommitOutcome = Committed | CommitLost | CommitUnknown
 
 class ReadBack(NamedTuple):
     """Read the list again, after a sync."""
-
-
-class DeleteLedger(NamedTuple):
-    """Delete the ledger that we created, which is certainly not listed."""
-
-    ledger_id: LedgerId
 
 
 class Serve(NamedTuple):
@@ -147,16 +147,7 @@ class Resign(NamedTuple):
 
 
 Step = (
-    Claim
-    | ReadList
-    | Recover
-    | Replay
-    | CreateLedger
-    | Commit
-    | ReadBack
-    | DeleteLedger
-    | Serve
-    | Resign
+    Claim | ReadList | Recover | FindEnd | Replay | PlanLedger | Commit | ReadBack | Serve | Resign
 )
 
 
@@ -178,7 +169,8 @@ class Takeover:
         self._earlier: dict[LedgerId, LedgerAborted] = {}
         """Indexes of aborted transactions for our first snapshot."""
         self._outcome_unknown = False
-        self._reason = ""
+        self._is_refused = False
+        """Whether it was refused since: for the last ledger if the list is unchanged, for good."""
 
     def start(self) -> Step:
         """Return the first step."""
@@ -203,23 +195,23 @@ class Takeover:
         return self._next_recovery()
 
     def on_recovered(self, ledger_id: LedgerId) -> Step:
-        """The ledger is closed: its last entry is final."""
+        """Nothing can be added to the ledger, and where it ends was found."""
         self._expect(State.RECOVERING)
         assert self._to_recover[0] == ledger_id
         del self._to_recover[0]
         return self._next_recovery()
 
     def on_replayed(self, ledger_id: LedgerId, tail: LedgerTail | None) -> Step:
-        """The end of the ledger was replayed; None: it has no entries. Raises LogCorrupt."""
+        """The ledger's end was replayed; None: it has no entries. Raises LogCorrupt."""
         self._expect(State.REPLAYING)
         assert self._list.segments[self._replay_index].ledger_id == ledger_id
         self._tails[ledger_id] = tail
         self._replay_index -= 1
         return self._next_replay()
 
-    def on_created(self, ledger_id: LedgerId, now_ms: int) -> Step:
-        """Our ledger exists; commit a list with it."""
-        self._expect(State.CREATING)
+    def on_planned(self, ledger_id: LedgerId, now_ms: int) -> Step:
+        """Our ledger is planned; commit a list with it."""
+        self._expect(State.PLANNING)
         self._ledger_id = ledger_id
         recovered = {
             segment.ledger_id: facts for segment, facts in self._recovered() if facts is not None
@@ -241,8 +233,10 @@ class Takeover:
         match outcome:
             case Committed(version):
                 return self._serve(version)
-            case CommitLost() if not self._outcome_unknown:
-                return self._discard("lost the compare-and-set")
+            case CommitLost():
+                if not self._outcome_unknown:
+                    return self._resign("lost the compare-and-set")
+                self._is_refused = True
             case CommitUnknown():
                 self._outcome_unknown = True
         self.state = State.SETTLING
@@ -257,17 +251,12 @@ class Takeover:
             if last and version == self._version + 1:
                 return self._serve(version)
             return self._resign("overtaken right after the compare-and-set")
-        if version == self._version:
+        if version == self._version and not self._is_refused:
             return self._commit()
-        return self._discard("lost the compare-and-set")
-
-    def on_discarded(self) -> Step:
-        """Our unlisted ledger was deleted, or will be swept later."""
-        self._expect(State.DISCARDING)
-        return self._resign(self._reason)
+        return self._resign("lost the compare-and-set")
 
     def on_failed(self, reason: str) -> Step:
-        """A step failed. A ledger that may be listed is not deleted; the sweep decides later."""
+        """A step failed."""
         return self._resign(reason)
 
     def is_current(self, version: int) -> bool:
@@ -284,8 +273,10 @@ class Takeover:
 
     def _next_recovery(self) -> Step:
         """Recover in list order: the older ledger's end is final before the newer one's."""
-        if self._to_recover:
+        if len(self._to_recover) > 1:
             return Recover(self._to_recover[0])
+        if self._to_recover:
+            return FindEnd(self._to_recover[0])
         self.state = State.REPLAYING
         self._replay_index = len(self._list.segments) - 1
         return self._next_replay()
@@ -299,8 +290,8 @@ class Takeover:
                 return Replay(segment.ledger_id)
             self._replay_index -= 1
         self._log_end = self._derive_end()
-        self.state = State.CREATING
-        return CreateLedger(LeaderEpoch(self._list.leader_epoch + 1))
+        self.state = State.PLANNING
+        return PlanLedger(LeaderEpoch(self._list.leader_epoch + 1))
 
     def _is_unlisted(self, segment: Segment) -> bool:
         """Whether the ledger that should list a sealed segment's aborted transactions is empty."""
@@ -387,13 +378,6 @@ class Takeover:
             self._earlier,
         )
 
-    def _discard(self, reason: str) -> Step:
-        assert self._ledger_id is not None
-        self.state = State.DISCARDING
-        self._reason = reason
-        return DeleteLedger(self._ledger_id)
-
     def _resign(self, reason: str) -> Step:
         self.state = State.RESIGNED
-        self._reason = reason
         return Resign(reason)

@@ -27,12 +27,13 @@ from client.errors import BookieUnavailable, LedgerError, LogCorrupt, NoNode
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookies.bookie_directory import Address, BookieDirectory, parse_service_info
 from client.ledger.bookies.bookies import Bookies
-from client.ledger.client import LedgerClient, unlock
+from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.read.batch_read import BatchReads
 from client.ledger.read.range_read import RangeRead
 from client.ledger.read.tail import read_lac
+from client.ledger.recoveries import unlock
 from client.ledger.standalone import WallClock
 from client.log.segment_pages import Item
 from client.log.segments import Segment, SegmentList, decode_segments

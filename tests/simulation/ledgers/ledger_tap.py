@@ -6,7 +6,7 @@ broker and the ledger client below are the production code, and nothing passes d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from broker.partition.ledgers import AddDone, Reader, Writer
     from client.ids import BookieId, EntryId, LedgerId
     from client.ledger.core.ledger_metadata import LedgerMetadata
+    from client.ledger.joined_changes import RecoveryStart
+    from client.metadata.store import Change
     from client.wire.bookkeeper.entry import Entry
     from client.wire.kafka.batches.records import Buffer
     from tests.simulation.ledgers.oracle import LedgerOracle
@@ -93,6 +95,47 @@ class TappedWriter:
         return TappedReader(self._writer.reader(), self._oracle, self._by)
 
 
+class TappedPlan(NamedTuple):
+    """A planned ledger whose writer's adds the oracle will see."""
+
+    ledger_id: LedgerId
+    changes: Sequence[Change]
+    created: Callable[[], TappedWriter]
+
+
+class TappedEnd(NamedTuple):
+    """A ledger whose end was found, with a reader whose entries the oracle sees."""
+
+    reader: TappedReader
+    close: Change | None
+
+
+class TappedRecoveries:
+    """Recoveries whose ends the oracle hears of."""
+
+    def __init__(self, recoveries: Any, oracle: LedgerOracle, by: str) -> None:
+        self._recoveries = recoveries
+        self._oracle = oracle
+        self._by = by
+
+    async def starts(self, ledger_ids: Sequence[LedgerId]) -> Sequence[RecoveryStart]:
+        starts: Sequence[RecoveryStart] = await self._recoveries.starts(ledger_ids)
+        return starts
+
+    async def recover(
+        self, ledger_id: LedgerId, start: RecoveryStart | None = None
+    ) -> TappedReader:
+        reader = await self._recoveries.recover(ledger_id, start)
+        self._oracle.recovered(ledger_id, reader.last_entry, self._by)
+        return TappedReader(reader, self._oracle, self._by)
+
+    async def find_end(self, ledger_id: LedgerId, start: RecoveryStart | None = None) -> TappedEnd:
+        found = await self._recoveries.find_end(ledger_id, start)
+        if found.close is None:
+            self._oracle.recovered(ledger_id, found.reader.last_entry, self._by)
+        return TappedEnd(TappedReader(found.reader, self._oracle, self._by), found.close)
+
+
 class TappedLedgers:
     """Implements `broker.partition.ledgers.Ledgers` around another one."""
 
@@ -103,6 +146,7 @@ class TappedLedgers:
         self.stats = ledgers.stats
         self.memory = ledgers.memory
         self.requests = ledgers.requests
+        self.recoveries = TappedRecoveries(ledgers.recoveries, oracle, by)
 
     @property
     def writable_bookies(self) -> Sequence[BookieId]:
@@ -119,13 +163,16 @@ class TappedLedgers:
     async def create(self, **options: Any) -> TappedWriter:
         return TappedWriter(await self._ledgers.create(**options), self._oracle, self._by)
 
+    async def plan(self, **options: Any) -> TappedPlan:
+        planned = await self._ledgers.plan(**options)
+
+        def created() -> TappedWriter:
+            return TappedWriter(planned.created(), self._oracle, self._by)
+
+        return TappedPlan(planned.ledger_id, planned.changes, created)
+
     async def open(self, ledger_id: LedgerId) -> TappedReader:
         return TappedReader(await self._ledgers.open(ledger_id), self._oracle, self._by)
-
-    async def recover(self, ledger_id: LedgerId) -> TappedReader:
-        reader = await self._ledgers.recover(ledger_id)
-        self._oracle.recovered(ledger_id, reader.last_entry, self._by)
-        return TappedReader(reader, self._oracle, self._by)
 
     async def delete(self, ledger_id: LedgerId) -> None:
         await self._ledgers.delete(ledger_id)

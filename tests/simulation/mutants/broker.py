@@ -19,16 +19,17 @@ from broker.partition.core.log_state import LogState
 from broker.partition.core.offsets import LogOffsets
 from broker.partition.core.producer_state import ProducerState
 from broker.partition.core.replay import LedgerReplay
-from broker.partition.core.takeover import CommitLost, Committed, CommitUnknown, Takeover
+from broker.partition.core.takeover import Committed, CommitUnknown, Takeover
 from broker.partition.leading import leader_steps
 from broker.partition.leading.leader_steps import LeaderSteps
 from broker.partition.opening import Opening
 from broker.partition.partition import Partition
 from broker.partition.segment_node import SegmentNode
-from client.errors import ConnectionLoss, MetadataError, NoNode, VersionConflict
+from client.errors import ConnectionLoss, MetadataError, NodeExists, NoNode, VersionConflict
 from client.log.segment_pages import PageName
 from client.log.segments import SegmentList, decode_segments, is_inline
 from client.metadata import paths
+from client.metadata.store import SetData
 from client.segments.pages import SegmentPages
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def recover_only_the_last(patch: Any) -> None:
 def open_instead_of_recover(patch: Any) -> None:
     """A takeover opens ledgers without fencing their writer."""
 
-    async def recover(self: Opening, ledger_id: Any) -> Any:
+    async def recover(self: Opening, ledger_id: Any, *, is_last: bool) -> Any:
         self._readers[ledger_id] = await self._services.ledgers.open(ledger_id)
         return self._takeover.on_recovered(ledger_id)
 
@@ -57,8 +58,10 @@ def serve_before_cas(patch: Any) -> None:
         async def later() -> None:
             try:
                 await self._node.write_pages(pages)
-                await self._node.set(segments, expected_version)
-            except (ConnectionLoss, NoNode, VersionConflict):
+                close = () if self._close is None else (self._close,)
+                first = (*close, *self._planned.changes)
+                await self._node.set(segments, expected_version, first)
+            except (ConnectionLoss, NodeExists, NoNode, VersionConflict):
                 return
 
         asyncio.get_running_loop().create_task(later())
@@ -70,20 +73,22 @@ def serve_before_cas(patch: Any) -> None:
 def list_any_version(patch: Any) -> None:
     """The segment list is set without comparing versions."""
 
-    async def set_(self: SegmentNode, segments: Any, expected_version: int) -> int:
+    async def set_(self: SegmentNode, segments: Any, expected_version: int, first: Any = ()) -> Any:
         del expected_version
-        return await self._store.set(self.path, segments.encode(), -1)
+        changes = [*first, SetData(self.path, segments.encode(), -1)]
+        return (await self._requests.multi(changes))[-1]
 
     patch(SegmentNode, "set", set_)
 
 
-def unknown_commit_is_lost(patch: Any) -> None:
-    """A takeover whose answer got lost deletes its ledger."""
+def commit_without_close(patch: Any) -> None:
+    """A takeover seals the last ledger in the list, but does not close it."""
 
-    def on_commit(self: Takeover, outcome: Any) -> Any:
-        return original(self, CommitLost() if isinstance(outcome, CommitUnknown) else outcome)
+    async def commit(self: Opening, *step: Any) -> Any:
+        self._close = None
+        return await original(self, *step)
 
-    original = patch(Takeover, "on_commit", on_commit)
+    original = patch(Opening, "_commit", commit)
 
 
 def unknown_commit_is_done(patch: Any) -> None:
@@ -365,17 +370,22 @@ def coordinator_not_loaded(patch: Any) -> None:
 def one_copy_is_enough(patch: Any) -> None:
     """Ledgers get an ack quorum of one, whatever the topic asks for."""
 
-    async def create(ledgers: Any, topic: Any, index: int, epoch: Any, **options: Any) -> Any:
-        return await ledgers.create(
-            **options,
-            ensemble_size=topic.ensemble_size,
-            write_quorum=topic.write_quorum,
-            ack_quorum=1,
-            write_quorum_min=1,
-            custom_metadata=ledger_creation.ledger_labels(topic, index, epoch),
-        )
+    def options(topic: Any, index: int, epoch: Any) -> dict[str, Any]:
+        return {
+            "ensemble_size": topic.ensemble_size,
+            "write_quorum": topic.write_quorum,
+            "ack_quorum": 1,
+            "write_quorum_min": 1,
+            "custom_metadata": ledger_creation.ledger_labels(topic, index, epoch),
+        }
 
-    patch(opening, "create_ledger", create)
+    async def create(ledgers: Any, topic: Any, index: int, epoch: Any) -> Any:
+        return await ledgers.create(**options(topic, index, epoch))
+
+    async def plan(ledgers: Any, topic: Any, index: int, epoch: Any, ledger_id: Any) -> Any:
+        return await ledgers.plan(**options(topic, index, epoch), ledger_id=ledger_id)
+
+    patch(opening, "plan_ledger", plan)
     patch(leader_steps, "create_ledger", create)
 
 

@@ -12,7 +12,7 @@ from client.errors import (
     VersionConflict,
 )
 from client.ids import EntryId
-from client.ledger import client as ledger_client
+from client.ledger import recoveries
 from client.ledger.core import ensemble_change, metadata_codec, recovery
 from client.ledger.core.adds import Adds, AddsState, Confirmed
 from client.ledger.core.last_confirmed import LacQuorum
@@ -310,7 +310,7 @@ def close_over_closed(patch: Any) -> None:
             metadata = snapshot
         return metadata.with_fragments(end.fragments).closed(end.last_entry, end.length)
 
-    patch(ledger_client, "close_recovered", close)
+    patch(recoveries, "close_recovered", close)
 
 
 def read_to_last_entry(patch: Any) -> None:

@@ -27,6 +27,7 @@ from client.log import compacted
 from client.log.compacted import Round
 from client.log.compaction_state import CompactionState
 from client.log.segments import SegmentList
+from client.metadata.store import SetData
 from client.segments import pages
 from client.segments.pages import SegmentPages
 
@@ -69,12 +70,14 @@ def tail_is_compacted(patch: Any) -> None:
 def swap_of_any_version(patch: Any) -> None:
     """A list is set without comparing versions: a replaced leader swaps in its old list."""
 
-    async def set_(self: SegmentNode, segments: Any, expected_version: int) -> int:
+    async def set_(self: SegmentNode, segments: Any, expected_version: int, first: Any = ()) -> Any:
         del expected_version
-        return await self._store.set(self.path, segments.encode(), -1)
+        changes = [*first, SetData(self.path, segments.encode(), -1)]
+        return (await self._requests.multi(changes))[-1]
 
     async def change(self: SegmentNode, segments: Any, expected_version: int) -> int:
-        return await set_(self, segments, expected_version)
+        version: int = await set_(self, segments, expected_version)
+        return version
 
     patch(SegmentNode, "set", set_)
     patch(SegmentNode, "change", change)

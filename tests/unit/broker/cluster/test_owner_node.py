@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from broker.cluster.owner_node import Owner, OwnerClaim, OwnerNode
-from client.ids import BrokerId, LedgerId
+from client.ids import BookieId, BrokerId, EntryId, LedgerId
+from client.ledger.core.ledger_metadata import (
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    VersionedMetadata,
+)
+from client.ledger.joined_changes import RecoveryStart
 from client.metadata import paths
-from client.metadata.memory import MemoryCluster, Operation
+from client.metadata.memory import Fault, MemoryCluster, Operation
+from client.metadata.store import SetData, Versioned
 from client.node.grouped_requests import GroupedRequests
 from tests.fakes.topics import topic_info
 from tests.fakes.virtual_time import run
@@ -20,6 +30,8 @@ class Lab:
 
     def __init__(self) -> None:
         self.cluster = MemoryCluster()
+        self.listed: list[RecoveryStart] = []
+        """Where recoveries of the list's last ledgers begin."""
         self.store, self.rivals_store = self.cluster.session(), self.cluster.session()
         self.requests = GroupedRequests(self.store)
         self.node = OwnerNode(self.requests, TOPIC, 0, ME)
@@ -35,9 +47,11 @@ class Lab:
         return self
 
     async def claim(self) -> OwnerClaim | None:
-        return await self.node.claim(
-            lambda: None, lambda _: self.is_rival_alive, LIST, self.take_id
-        )
+        return await self.node.claim(lambda: None, lambda _: self.is_rival_alive, LIST, self)
+
+    async def starts(self, beside: Versioned) -> Sequence[RecoveryStart]:
+        del beside
+        return self.listed
 
     async def take_id(self) -> LedgerId:
         path = await self.requests.create("/id-", ephemeral=True, sequential=True)
@@ -78,7 +92,8 @@ def test_an_id_that_is_older_than_the_list_is_not_used() -> None:
         lab = await Lab().start(held=False)
 
         def between(operation: Operation) -> None:
-            if operation.name == "multi" and not lab.ids_taken:
+            if operation.name == "multi" and not lab.seen:
+                lab.seen.append("rival")
                 lab.cluster.tree.create(
                     lab.node.path, RIVAL.encode(), now_ms=0, owner=lab.rivals_store.session_id
                 )
@@ -139,5 +154,119 @@ def test_a_live_broker_is_waited_for() -> None:
         lab = await Lab().start(held=True)
         assert await lab.claim() is None
         assert lab.seen == ["get_many", "get"]
+
+    run(scenario())
+
+
+def start(number: int, metadata: LedgerMetadata, version: int = 3) -> RecoveryStart:
+    current = VersionedMetadata(metadata, version)
+    if metadata.state is not LedgerState.OPEN:
+        return RecoveryStart(LedgerId(number), current, None, current)
+    mark = SetData(f"/ledger-{number}", b"marked", version)
+    marked = VersionedMetadata(metadata.in_recovery(), version + 1)
+    return RecoveryStart(LedgerId(number), current, mark, marked)
+
+
+OPEN = LedgerMetadata(
+    ensemble_size=1,
+    write_quorum=1,
+    ack_quorum=1,
+    fragments=(Fragment(EntryId(0), (BookieId("a:1"),)),),
+)
+CLOSED = OPEN.in_recovery().closed(EntryId(4), 9)
+
+
+async def with_ledgers(*starts: RecoveryStart) -> Lab:
+    lab = await Lab().start(held=False)
+    lab.listed = list(starts)
+    for one in starts:
+        path = f"/ledger-{one.ledger_id}"
+        await lab.store.create(path, b"open")
+        for _ in range(one.current.version):
+            await lab.store.set(path, b"open")
+    lab.seen.clear()
+    return lab
+
+
+def test_the_last_ledger_is_marked_with_the_claim() -> None:
+    """MARK-WITH-CLAIM."""
+
+    async def scenario() -> None:
+        lab = await with_ledgers(start(1, CLOSED), start(2, OPEN))
+        claim = await lab.claim()
+        assert claim is not None
+        assert lab.seen == ["get_many", "multi"]
+        assert lab.cluster.tree.get("/ledger-2").data == b"marked"
+        assert [one.mark for one in claim.starts] == [None, None]
+        assert claim.starts[1].current == VersionedMetadata(OPEN.in_recovery(), 4)
+        assert lab.cluster.tree.get("/ledger-2").version == 4
+
+    run(scenario())
+
+
+def test_who_does_not_get_the_node_marks_nothing() -> None:
+    """MARK-WITH-CLAIM: a rival was faster, and leads now: its ledger is none of our business."""
+
+    async def scenario() -> None:
+        lab = await with_ledgers(start(2, OPEN))
+
+        def between(operation: Operation) -> None:
+            if operation.name == "multi":
+                lab.cluster.tree.create(
+                    lab.node.path, RIVAL.encode(), now_ms=0, owner=lab.rivals_store.session_id
+                )
+                lab.cluster.on_request = lambda _: None
+
+        lab.cluster.on_request = between
+        assert await lab.claim() is None
+        assert lab.cluster.tree.get("/ledger-2").data == b"open"
+
+    run(scenario())
+
+
+def test_the_last_ledger_is_not_marked_while_the_older_one_is_open() -> None:
+    """OLDER-FIRST."""
+
+    async def scenario() -> None:
+        lab = await with_ledgers(start(1, OPEN), start(2, OPEN))
+        claim = await lab.claim()
+        assert claim is not None
+        assert list(claim.starts) == lab.listed
+        assert lab.cluster.tree.get("/ledger-2").data == b"open"
+
+    run(scenario())
+
+
+def test_a_ledger_that_changed_meanwhile_is_looked_at_again() -> None:
+    async def scenario() -> None:
+        lab = await with_ledgers(start(2, OPEN))
+        await lab.store.set("/ledger-2", b"changed")
+
+        def between(operation: Operation) -> None:
+            lab.seen.append(operation.name)
+            if operation.name == "multi":
+                lab.listed = [start(2, OPEN, 4)]
+
+        lab.cluster.on_request = between
+        claim = await lab.claim()
+        assert claim is not None and claim.starts[0].current.version == 5
+        assert lab.cluster.tree.get("/ledger-2").data == b"marked"
+
+    run(scenario())
+
+
+def test_a_claim_without_an_answer_brings_nothing_but_the_list() -> None:
+    """The transaction has happened: the ledger is marked, and is read again."""
+
+    async def scenario() -> None:
+        lab = await with_ledgers(start(2, OPEN))
+        lost = [Fault.LOSE_REPLY]
+        lab.cluster.on_request = lambda operation: (
+            lost.pop() if lost and operation.name == "multi" else None
+        )
+        claim = await lab.claim()
+        assert claim is not None and claim.beside is not None
+        assert (claim.ledger_id, claim.starts) == (None, ())
+        assert lab.cluster.tree.get("/ledger-2").data == b"marked"
 
     run(scenario())

@@ -9,6 +9,7 @@ import pytest
 
 from broker.leadership.orphan_ledgers import LedgerSet, OrphanLedgers, purpose_of
 from broker.partition.core.log_limits import LogLimits
+from broker.partition.ledger_creation import create_ledger
 from client.ids import BrokerId, LeaderEpoch, LedgerId
 from client.log.segment_pages import NewPage, Page, PageName
 from client.metadata import paths
@@ -21,7 +22,6 @@ from tests.fakes.brokers import (
     World,
     batch,
     done,
-    settle,
     until,
 )
 from tests.fakes.segment_lists import sealed
@@ -43,30 +43,12 @@ def with_sweep(
     run(whole())
 
 
-async def orphan(world: World, broker: Broker, topic: object) -> None:
-    """Leave a ledger behind that was created for a takeover and never listed."""
-    world.cluster.on_request = lambda operation: (
-        Fault.LOSE_REQUEST
-        if operation.name == "set" and operation.path.startswith(paths.PARTITIONS)
-        else None
-    )
-    before = len(world.ledger_ids())
-    opening = asyncio.create_task(broker.open(topic))  # type: ignore[arg-type]
-    await until(lambda: len(world.ledger_ids()) > before)
-    await settle()
-    opening.cancel()
-    await asyncio.gather(opening, return_exceptions=True)
-    world.cluster.on_request = lambda operation: None
-    await asyncio.sleep(1)
-
-
 @pytest.mark.parametrize("backend", [FakeBackend, ClientBackend])
 def test_an_unlisted_ledger_goes_once_its_epoch_has_passed(backend: type) -> None:
     async def scenario(world: World, broker: Broker, sweep: OrphanLedgers) -> None:
         topic = await world.topic()
         await done((await broker.open(topic)).append(batch("a")))
-        await orphan(world, broker, topic)
-        (left,) = set(world.ledger_ids()) - {s.ledger_id for s in world.segments(topic).segments}
+        left = (await create_ledger(broker.ledgers, topic, 0, LeaderEpoch(1))).ledger_id
         assert await sweep.sweep() == [], "its creator might still list it"
         await broker.open(topic)
         assert await sweep.sweep() == [], "a roll of that epoch might still list it"

@@ -545,14 +545,19 @@ def test_a_snapshot_that_fails_does_not_make_its_append_look_refused() -> None:
 
 def test_a_first_add_that_is_refused_ends_the_leadership_at_once() -> None:
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
-        create = broker.ledgers.create
+        plan = broker.ledgers.plan
 
-        async def create_broken(**options: object) -> object:
-            writer = await create(**options)
-            writer.error = LedgerFenced("too late")
-            return writer
+        async def plan_broken(**options: object) -> object:
+            planned = await plan(**options)
 
-        broker.ledgers.create = create_broken
+            def created() -> object:
+                writer = planned.created()
+                writer.error = LedgerFenced("too late")
+                return writer
+
+            return planned._replace(created=created)
+
+        broker.ledgers.plan = plan_broken
         assert not (await broker.open(partition.topic)).is_open
 
     one_partition(scenario)

@@ -14,6 +14,7 @@ from client.log.segments import (
     Segment,
     SegmentFacts,
     SegmentList,
+    decode_epoch,
     decode_segments,
     epoch_end,
     is_inline,
@@ -169,6 +170,29 @@ def test_json_names() -> None:
 def test_damaged_json_is_refused(data: bytes) -> None:
     with pytest.raises(LogCorrupt):
         decode_segments(data)
+
+
+def test_the_epoch_alone_is_that_of_the_list() -> None:
+    for listed in (SegmentList(), three(), three().rolled(LedgerId(4), 9), three().condemned()):
+        assert decode_epoch(listed.encode()) == listed.leader_epoch
+    assert decode_epoch(b"") == SegmentList().leader_epoch
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"{",
+        b"\xff",
+        b"[]",
+        b'{"version":1}',
+        b'{"version":9,"leader_epoch":1}',
+        b'{"version":1,"leader_epoch":-2}',
+        b'{"version":1,"leader_epoch":1.0}',
+    ],
+)
+def test_an_epoch_of_no_list_that_we_know_is_refused(data: bytes) -> None:
+    with pytest.raises(LogCorrupt):
+        decode_epoch(data)
 
 
 def test_json_that_breaks_an_invariant_is_refused() -> None:

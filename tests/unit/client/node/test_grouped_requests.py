@@ -17,7 +17,7 @@ from client.errors import (
     VersionConflict,
 )
 from client.metadata.memory import Fault, MemoryCluster, MemoryStore, Operation
-from client.metadata.store import NODE_BYTES_MAX
+from client.metadata.store import NODE_BYTES_MAX, Create, Delete, SetData
 from client.node.grouped_requests import GROUP_BYTES_MAX, GROUP_MAX, GroupedRequests
 from tests.fakes.virtual_time import run
 
@@ -169,6 +169,52 @@ async def test_one_that_is_refused_harms_no_other(lab: Lab) -> None:
     assert lab.seen[0] == "multi"
     assert sorted(lab.seen[1:]) == ["create"] * 4 + ["delete"] + ["set"] * 2
     assert lab.data("/d/a") == b"1"
+
+
+@scenario
+async def test_changes_that_belong_together_stay_together(lab: Lab) -> None:
+    await lab.store.create("/d/old")
+    lab.seen.clear()
+    ask = lab.requests
+    both = [SetData("/d/old", b"1", 0), Create("/d/new", b"2")]
+    assert await outcomes(ask.create("/d/a"), ask.multi(both)) == ["/d/a", [1, "/d/new"]]
+    assert lab.seen == ["multi"]
+    assert await ask.multi([Delete("/d/new"), SetData("/d/old", b"3", 1)]) == [None, 2]
+
+
+@scenario
+async def test_of_changes_that_belong_together_all_are_refused_and_no_others(lab: Lab) -> None:
+    await lab.store.create("/d/old")
+    lab.seen.clear()
+    ask = lab.requests
+    assert await outcomes(
+        ask.multi([Create("/d/new"), SetData("/d/old", b"1", 7)]),
+        ask.create("/d/a"),
+        ask.multi([SetData("/d/old", b"2", 0), Create("/d/b")]),
+    ) == [VersionConflict, "/d/a", [1, "/d/b"]]
+    assert lab.seen == ["multi", "multi", "create", "multi"]
+    assert lab.cluster.tree.children("/d") == ["a", "b", "old"]
+
+
+@scenario
+async def test_parents_of_changes_that_belong_together_are_made(lab: Lab) -> None:
+    ask = lab.requests
+    deep = [Create("/d/deep/below"), SetData("/d", b"1", 0)]
+    assert await ask.multi(deep) == ["/d/deep/below", 1]
+    assert lab.seen == ["multi", "create", "multi"]
+    lab.seen.clear()
+    assert await outcomes(ask.multi([Create("/d/a"), SetData("/d/gone", b"")])) == [NoNode]
+    assert lab.cluster.tree.children("/d") == ["deep"]
+
+
+@scenario
+async def test_changes_that_belong_together_are_checked_first(lab: Lab) -> None:
+    ask = lab.requests
+    large = bytes(NODE_BYTES_MAX + 1)
+    assert await outcomes(
+        ask.multi([Create("/d/a"), Delete("d")]), ask.multi([SetData("/d", large)])
+    ) == [ValueError, MetadataError]
+    assert lab.seen == []
 
 
 @pytest.mark.parametrize("fault", list(Fault))

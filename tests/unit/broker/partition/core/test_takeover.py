@@ -12,8 +12,8 @@ from broker.partition.core.takeover import (
     CommitLost,
     Committed,
     CommitUnknown,
-    CreateLedger,
-    DeleteLedger,
+    FindEnd,
+    PlanLedger,
     ReadBack,
     ReadList,
     Recover,
@@ -75,15 +75,15 @@ def at_commit() -> tuple[Takeover, Commit]:
     takeover.on_recovered(LedgerId(1))
     takeover.on_recovered(LedgerId(2))
     takeover.on_replayed(LedgerId(2), tail(10, 25))
-    commit = takeover.on_created(NEW, 99)
+    commit = takeover.on_planned(NEW, 99)
     assert isinstance(commit, Commit)
     return takeover, commit
 
 
 def test_a_new_partition_needs_no_recovery() -> None:
     takeover, step = at_list(SegmentList(), 0)
-    assert step == CreateLedger(0)
-    commit = takeover.on_created(NEW, 99)
+    assert step == PlanLedger(0)
+    commit = takeover.on_planned(NEW, 99)
     assert isinstance(commit, Commit)
     assert commit.expected_version == 0
     assert [item.ledger_id for item in commit.segments.segments] == [NEW]
@@ -98,7 +98,7 @@ def test_the_last_two_are_recovered_the_older_one_first() -> None:
     assert step == Recover(LedgerId(2))
     assert takeover.on_recovered(LedgerId(2)) == Recover(LedgerId(3))
     assert takeover.on_recovered(LedgerId(3)) == Replay(LedgerId(3))
-    assert takeover.on_replayed(LedgerId(3), tail(20, 30)) == CreateLedger(3)
+    assert takeover.on_replayed(LedgerId(3), tail(20, 30)) == PlanLedger(3)
 
 
 def test_the_new_list_has_our_ledger_last_and_the_next_epoch() -> None:
@@ -122,8 +122,8 @@ def test_an_empty_last_ledger_is_skipped_for_the_one_before() -> None:
     assert takeover.on_recovered(LedgerId(2)) == Replay(LedgerId(2))
     assert takeover.on_replayed(LedgerId(2), None) == Replay(LedgerId(1))
     known = tail(0, 10)
-    assert takeover.on_replayed(LedgerId(1), known) == CreateLedger(2)
-    commit = takeover.on_created(NEW, 99)
+    assert takeover.on_replayed(LedgerId(1), known) == PlanLedger(2)
+    commit = takeover.on_planned(NEW, 99)
     assert isinstance(commit, Commit)
     assert commit.segments.segments[1].facts == SegmentFacts(Offset(9), 0, -1)
     serve = takeover.on_commit(Committed(8))
@@ -139,7 +139,7 @@ def test_several_empty_ledgers_in_a_row() -> None:
     for ledger in (4, 3, 2):
         step = takeover.on_replayed(LedgerId(ledger), None)
         assert step == Replay(LedgerId(ledger - 1))
-    assert takeover.on_replayed(LedgerId(1), tail(0, 10)) == CreateLedger(4)
+    assert takeover.on_replayed(LedgerId(1), tail(0, 10)) == PlanLedger(4)
 
 
 def test_a_log_of_empty_ledgers_ends_where_the_list_says() -> None:
@@ -149,7 +149,7 @@ def test_a_log_of_empty_ledgers_ends_where_the_list_says() -> None:
     takeover.on_recovered(LedgerId(3))
     takeover.on_replayed(LedgerId(3), None)
     takeover.on_replayed(LedgerId(2), None)
-    takeover.on_created(NEW, 99)
+    takeover.on_planned(NEW, 99)
     serve = takeover.on_commit(Committed(8))
     assert isinstance(serve, Serve)
     assert (serve.tail, serve.log_end_offset) == (None, 10)
@@ -162,8 +162,8 @@ def test_a_takeover_during_a_roll_learns_both_ends() -> None:
     assert takeover.on_recovered(LedgerId(2)) == Recover(LedgerId(3))
     assert takeover.on_recovered(LedgerId(3)) == Replay(LedgerId(3))
     assert takeover.on_replayed(LedgerId(3), tail(30, 44)) == Replay(LedgerId(2))
-    assert takeover.on_replayed(LedgerId(2), tail(10, 30)) == CreateLedger(2)
-    commit = takeover.on_created(NEW, 99)
+    assert takeover.on_replayed(LedgerId(2), tail(10, 30)) == PlanLedger(2)
+    commit = takeover.on_planned(NEW, 99)
     assert isinstance(commit, Commit)
     assert [(s.base_offset, s.end_offset) for s in commit.segments.segments] == [
         (0, 10), (10, 30), (30, 44), (44, None),
@@ -176,7 +176,7 @@ def test_a_takeover_during_a_roll_before_anything_was_written_there() -> None:
     takeover.on_recovered(LedgerId(3))
     takeover.on_replayed(LedgerId(3), None)
     takeover.on_replayed(LedgerId(2), tail(10, 30))
-    takeover.on_created(NEW, 99)
+    takeover.on_planned(NEW, 99)
     serve = takeover.on_commit(Committed(8))
     assert isinstance(serve, Serve)
     assert serve.log_end_offset == 30
@@ -199,10 +199,9 @@ def test_a_ledger_that_begins_elsewhere_than_listed_is_an_error() -> None:
         takeover.on_replayed(LedgerId(2), tail(9, 25))
 
 
-def test_a_lost_commit_deletes_the_unlisted_ledger() -> None:
+def test_a_lost_commit_leads_nothing() -> None:
     takeover, _ = at_commit()
-    assert takeover.on_commit(CommitLost()) == DeleteLedger(NEW)
-    assert takeover.on_discarded() == Resign("lost the compare-and-set")
+    assert takeover.on_commit(CommitLost()) == Resign("lost the compare-and-set")
     assert takeover.state is State.RESIGNED
 
 
@@ -232,7 +231,16 @@ def test_an_unknown_commit_that_comes_through_after_the_reading_back() -> None:
 def test_an_unknown_commit_beaten_by_somebody_else() -> None:
     takeover, _ = at_commit()
     takeover.on_commit(CommitUnknown())
-    assert takeover.on_read_back(opened_list(10, 25), 8) == DeleteLedger(NEW)
+    assert isinstance(takeover.on_read_back(opened_list(10, 25), 8), Resign)
+
+
+def test_an_unknown_commit_that_the_last_ledger_refuses_since_can_never_succeed() -> None:
+    """CLOSE-WITH-COMMIT: somebody closed the ledger, so the list is as it was, and stays so."""
+    takeover, commit = at_commit()
+    takeover.on_commit(CommitUnknown())
+    assert takeover.on_read_back(opened_list(10), 7) == commit
+    assert takeover.on_commit(CommitLost()) == ReadBack()
+    assert isinstance(takeover.on_read_back(opened_list(10), 7), Resign)
 
 
 def test_an_unknown_commit_that_came_through_and_was_overtaken() -> None:
@@ -253,7 +261,7 @@ def test_a_version_alone_proves_nothing() -> None:
     takeover, _ = at_commit()
     takeover.on_commit(CommitUnknown())
     others = opened_list(10, 25)
-    assert takeover.on_read_back(others, 8) == DeleteLedger(NEW)
+    assert isinstance(takeover.on_read_back(others, 8), Resign)
 
 
 def test_failures_resign() -> None:
@@ -294,7 +302,7 @@ def test_pages_come_with_the_commit_and_again_with_its_repetition() -> None:
     takeover.on_recovered(LedgerId(4))
     takeover.on_recovered(LedgerId(5))
     takeover.on_replayed(LedgerId(5), tail(40, 45))
-    commit = takeover.on_created(NEW, 99)
+    commit = takeover.on_planned(NEW, 99)
     assert isinstance(commit, Commit)
     assert [new.page.segments for new in commit.pages[:1]] == [listed.segments[:2]]
     assert [new.name.ledger_id for new in commit.pages[:1]] == [NEW]
@@ -346,13 +354,13 @@ def recovered(
     read: list[int] = []
     while not isinstance(step, Commit):
         match step:
-            case Recover(ledger_id):
+            case Recover(ledger_id) | FindEnd(ledger_id):
                 step = takeover.on_recovered(ledger_id)
             case Replay(ledger_id):
                 read.append(ledger_id)
                 step = takeover.on_replayed(ledger_id, tails[f"of_{ledger_id}"])
-            case CreateLedger():
-                step = takeover.on_created(NEW, 99)
+            case PlanLedger():
+                step = takeover.on_planned(NEW, 99)
             case _:
                 raise AssertionError(step)
     return takeover, step, read

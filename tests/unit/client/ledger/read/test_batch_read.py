@@ -10,11 +10,12 @@ import pytest
 
 from client.errors import BookieUnavailable, LedgerError, NoSuchEntry, ReadFailed, TooManyRequests
 from client.ids import BookieId, EntryId
-from client.ledger.client import LedgerClient, unlock
+from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
 from client.ledger.core.ledger_metadata import Fragment
 from client.ledger.read.batch_read import BatchReads
 from client.ledger.read.reader import SOME_ENTRIES_MAX, LedgerReader
+from client.ledger.recoveries import unlock
 from client.wire.bookkeeper.entry import Entry
 from client.wire.bookkeeper.messages import BatchReadRequest, ReadRequest, Request
 from tests.fakes.bookies import Fate, StoredLedger
