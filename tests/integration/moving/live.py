@@ -61,6 +61,8 @@ class Reader:
 
     def __init__(self, group: str) -> None:
         self.processed: list[int] = []
+        self.begun: dict[int, int] = {}
+        """The first offset processed of each partition since the last start."""
         self._group = group
         self._is_over = threading.Event()
         self._thread = threading.Thread()
@@ -76,6 +78,7 @@ class Reader:
             }
         )
         consumer.subscribe([topic])
+        self.begun = {}
         self._is_over.clear()
         self._thread = threading.Thread(target=self._run, args=[consumer])
         self._thread.start()
@@ -89,7 +92,10 @@ class Reader:
     def _run(self, consumer: Consumer) -> None:
         while not self._is_over.is_set():
             messages = consumer.consume(100, 0.2)
-            self.processed += [int(one.value()) for one in messages if one.error() is None]
+            for one in messages:
+                if one.error() is None:
+                    self.begun.setdefault(one.partition(), one.offset())
+                    self.processed.append(int(one.value()))
             if messages:
                 consumer.commit(asynchronous=False)
         consumer.close()

@@ -170,6 +170,7 @@ def _move_reader(reader: Reader, place: Place, topic: str, old: Place, old_topic
     """Move the consumers as the page says; return how many records they process twice.
 
     Both topics have the same records at the same offsets, so the group's offsets can be compared.
+    MirrorMaker may translate newer ones between our look and the start of the consumers.
     """
     reader.stop()
     left = old.committed(old_topic)
@@ -178,7 +179,10 @@ def _move_reader(reader: Reader, place: Place, topic: str, old: Place, old_topic
     found = place.committed(topic)
     assert all(0 < found[p] <= left[p] for p in left), (left, found)
     reader.start(place.brokers, topic)
-    return sum(left[p] - found[p] for p in left)
+    wait_until(lambda: reader.begun.keys() == left.keys(), "a record of each partition")
+    begun = reader.begun
+    assert all(found[p] <= begun[p] <= left[p] for p in left), (left, found, begun)
+    return sum(left[p] - begun[p] for p in left)
 
 
 def _move_writer(writer: Writer, place: Place, topic: str, old: Place, old_topic: str) -> None:
