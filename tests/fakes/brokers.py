@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from broker.cluster.cluster import Cluster
@@ -42,7 +42,7 @@ from client.wire.kafka.batches.record_builder import Record, build_batch, record
 from client.wire.kafka.batches.records import Codec, headers
 from tests.fakes.bookies import FakeBookies
 from tests.fakes.ledgers import FakeLedgers
-from tests.fakes.virtual_time import VirtualClock
+from tests.fakes.virtual_time import VirtualClock, run
 
 SESSION_TIMEOUT_S = 10.0
 
@@ -338,6 +338,21 @@ async def settle(rounds: int = 100) -> None:
     """Let everything happen that needs no timer."""
     for _ in range(rounds):
         await asyncio.sleep(0)
+
+
+def in_world(
+    scenario: Callable[[World], Awaitable[None]], backend: Callable[[], Backend] = FakeBackend
+) -> None:
+    """Run a scenario in a world of its own, in virtual time."""
+
+    async def whole() -> None:
+        world = await World(backend()).start()
+        try:
+            await scenario(world)
+        finally:
+            await world.close()
+
+    run(whole())
 
 
 def forget_cache(partition: Partition) -> None:

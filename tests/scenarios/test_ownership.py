@@ -17,7 +17,6 @@ from broker.errors import (
     UnknownTopicOrPartition,
 )
 from broker.leadership import ownership
-from broker.leadership.maintenance import Maintenance
 from broker.partition import opening
 from broker.partition.first_steps import FirstSteps
 from client.errors import LedgerFenced, NotEnoughBookies, RecoveryInconclusive
@@ -35,26 +34,15 @@ from tests.fakes.brokers import (
     World,
     batch,
     done,
+    in_world,
     read_all,
     settle,
     until,
     with_config,
 )
 from tests.fakes.ledgers import FakeLedgers
-from tests.fakes.virtual_time import run
 
 both = pytest.mark.parametrize("backend", [FakeBackend, ClientBackend])
-
-
-def in_world(scenario: Callable[[World], Awaitable[None]], backend: type = FakeBackend) -> None:
-    async def whole() -> None:
-        world = await World(backend()).start()
-        try:
-            await scenario(world)
-        finally:
-            await world.close()
-
-    run(whole())
 
 
 async def leader_of(world: World, topic: TopicInfo, index: int = 0) -> Broker:
@@ -687,21 +675,6 @@ def test_changed_settings_and_new_partitions_arrive() -> None:
         await until(lambda: partition.topic.config.max_message_bytes == 100)
         with pytest.raises(BrokerError):
             partition.append(batch("x", pad=200))
-
-    in_world(scenario)
-
-
-def test_maintenance_visits_every_partition() -> None:
-    async def scenario(world: World) -> None:
-        topic = await world.topic(partition_count=3, retention_ms="1000", segment_ms="5000")
-        broker = await world.broker(1)
-        for index in range(3):
-            partition = await broker.leads(topic, index)
-            await done(partition.append(batch("x", timestamp_ms=world.clock.now_ms())))
-        rounds = Maintenance(broker.partitions, world.clock, interval_s=2.0)
-        rounds.start()
-        await until(lambda: all(one.log_start_offset == 1 for one in broker.partitions))
-        await rounds.close()
 
     in_world(scenario)
 

@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from client.metadata import paths
-from tests.fakes.brokers import World, batch, done, settle, until
-from tests.fakes.virtual_time import run
-
-
-def in_world(scenario: Callable[[World], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        world = await World().start()
-        try:
-            await scenario(world)
-        finally:
-            await world.close()
-
-    run(whole())
+from tests.fakes.brokers import World, batch, done, in_world, settle, until
 
 
 def test_a_partition_is_missing_until_it_is_led_and_again_when_it_ends() -> None:
