@@ -72,7 +72,6 @@ class FakeBackend:
         return self.service.client(name)
 
     def ledger_ids(self, cluster: MemoryCluster) -> list[LedgerId]:
-        self.service.find_planned()
         return sorted(self.service.ledgers)
 
 

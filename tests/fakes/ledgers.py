@@ -62,7 +62,7 @@ class FakeLedgers:
     """The shared service, and the levers of a test."""
 
     def __init__(self) -> None:
-        self.ledgers: dict[LedgerId, StoredLedger] = {}
+        self._ledgers: dict[LedgerId, StoredLedger] = {}
         self.deleted: list[LedgerId] = []
         self.recovered: list[LedgerId] = []
         """Ledgers in the order in which recoveries of them finished."""
@@ -83,6 +83,16 @@ class FakeLedgers:
         """The metadata store's nodes: ledgers that takeovers planned are there once these are."""
         self._planned: dict[LedgerId, StoredLedger] = {}
         self._next_id = 100
+
+    @property
+    def ledgers(self) -> dict[LedgerId, StoredLedger]:
+        """Every ledger there is now: also each planned one whose node was created meanwhile."""
+        for ledger_id, ledger in list(self._planned.items()):
+            assert self.tree is not None
+            if self.tree.find(paths.ledger(ledger_id)) is not None:
+                self._ledgers[ledger_id] = ledger
+                del self._planned[ledger_id]
+        return self._ledgers
 
     def client(self, name: str = "client") -> FakeLedgerClient:
         client = FakeLedgerClient(self, name)
@@ -119,16 +129,7 @@ class FakeLedgers:
         self._planned[ledger.ledger_id] = ledger
         return (Create(paths.ledger(ledger.ledger_id)),)
 
-    def find_planned(self) -> None:
-        """Look which of the planned ledgers are there."""
-        for ledger_id, ledger in list(self._planned.items()):
-            assert self.tree is not None
-            if self.tree.find(paths.ledger(ledger_id)) is not None:
-                self.ledgers[ledger_id] = ledger
-                del self._planned[ledger_id]
-
     def get(self, ledger_id: LedgerId) -> StoredLedger:
-        self.find_planned()
         try:
             return self.ledgers[ledger_id]
         except KeyError:
@@ -205,11 +206,9 @@ class FakeLedgerClient:
             custom_metadata,
         )
 
-        def created() -> FakeWriter:
-            self.service.find_planned()
-            return self._new_writer(ledger)
-
-        return FakePlannedLedger(ledger.ledger_id, self.service.plan(ledger), created)
+        return FakePlannedLedger(
+            ledger.ledger_id, self.service.plan(ledger), lambda: self._new_writer(ledger)
+        )
 
     async def _new_ledger(
         self,
@@ -278,7 +277,6 @@ class FakeLedgerClient:
         return describe(self.service.get(ledger_id))
 
     async def ledgers(self) -> AsyncIterator[LedgerId]:
-        self.service.find_planned()
         for ledger_id in sorted(self.service.ledgers):
             yield ledger_id
 
