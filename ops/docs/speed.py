@@ -78,8 +78,8 @@ _HEAD: Final = """\
   <text x="402" y="42">Kafka without sync (its default)</text>
 """
 _FOOT: Final = """\
-  <text x="40" y="592">Three copies, acks=all, two cores for servers and load together; medians of one to
-    three rounds.</text>
+  <text x="40" y="592">Three copies, acks=all, two cores for servers and load
+    together; medians of one to three rounds.</text>
 </svg>
 """
 
