@@ -192,13 +192,15 @@ class Report:
                 print(f"  ... {self._wall_s():.0f} s, {world}: {totals}", flush=True)
 
     def _say_violation(self, result: Result) -> None:
-        again = batch.run(
-            batch.Job(
-                world=result.world,
-                mutant=self._options.mutant,
-                seeds=range(result.seed, result.seed + 1),
-            )
-        )[0]
+        job = batch.Job(
+            world=result.world,
+            mutant=self._options.mutant,
+            seeds=range(result.seed, result.seed + 1),
+        )
+        # In a process of its own: meanwhile others may be forked from this one, and must not find
+        # the clocks and loops of a schedule in it.
+        with multiprocessing.get_context("fork").Pool(1, batch.keep_quiet) as pool:
+            again = pool.apply(batch.run, (job,))[0]
         mutant = f" --mutant {self._options.mutant!r}" if self._options.mutant else ""
         print(f"VIOLATION in {result.world} seed {result.seed}: {result.violation}")
         print(result.detail)

@@ -252,7 +252,10 @@ class KafkaClients:
         )
 
     async def _read_everything(self, guide: Guide, index: int) -> None:
-        """Read from the earliest to the latest offset; both must be what the leader says."""
+        """Read from the earliest to the latest offset; both must be what the leader says.
+
+        After trouble it goes on where it was: a login may end sooner than the whole log is read.
+        """
         view = self._view(guide, index, "judge")
         book = self._world.partition(index)
         end = max(book.acked, default=-1) + 1
@@ -264,7 +267,7 @@ class KafkaClients:
                     last = await link.offset(TOPIC, index, LATEST, epoch, SILENCE_S)
                 finally:
                     link.close()
-                view.position = first
+                view.position = max(view.position, first)
                 await view.read_to(last)
             except TROUBLE as error:
                 self._world.doing = f"reading partition {index}: {error!r}"
