@@ -317,6 +317,18 @@ class BookieConfig(AdminAccess):
     reader_threads: int = setting(
         4, "Threads that read entries from the disk.", at_least=1, at_most=64
     )
+    read_rest_times: float = setting(
+        4.0,
+        "Beside adds, reads of the disk go one at a time, and rest so many times as long as each"
+        " took. 0: no rest. Low: adds wait for readers that catch up; high: those take longer.",
+        at_least=0,
+    )
+    read_bytes_per_s_min: int = setting(
+        32 * _MIB,
+        "What reads of the disk get beside adds in any case, over all directories. A consumer has"
+        " to read faster than others write, or it never catches up.",
+        at_least=_MIB,
+    )
 
     def __post_init__(self) -> None:
         check_ranges(self)

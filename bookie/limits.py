@@ -12,6 +12,7 @@ from bookie.server.core.request_limiter import RequestLimits
 from bookie.server.server import ServerLimits
 from bookie.storage.compactor import CompactorLimits
 from bookie.storage.core.disk_space import SpaceLimits
+from bookie.storage.core.read_turns import ReadLimits
 from bookie.storage.index.checkpoints import CheckpointLimits
 from bookie.storage.ledger_directory import LedgerDirectoryLimits
 from bookie.storage.storage import StorageLimits
@@ -29,6 +30,10 @@ def ledger_directory_limits(config: BookieConfig) -> LedgerDirectoryLimits:
         storage=StorageLimits(
             group_bytes_max=config.group_bytes_max,
             cache_bytes_max=config.cache_bytes_max // count,
+            reads=ReadLimits(
+                rest_times=config.read_rest_times,
+                bytes_per_s_min=config.read_bytes_per_s_min // count,
+            ),
             checkpoint=CheckpointLimits(
                 checkpoint_bytes=config.checkpoint_bytes,
                 checkpoint_records=config.checkpoint_records,

@@ -173,7 +173,9 @@ class Handlers:
         def on_read(status: Status, entry: Buffer | None) -> None:
             reply(ReadResponse(status, request.ledger_id, request.entry_id, entry))
 
-        self._reads_of(request.ledger_id).read(request.ledger_id, request.entry_id, on_read)
+        self._reads_of(request.ledger_id).read(
+            request.ledger_id, request.entry_id, on_read, is_urgent=True
+        )
 
     def _read_with_lac(self, request: ReadRequest, reply: Reply, lac_update_ms: int | None) -> None:
         """Plain read; an answer with an entry also tells the last add confirmed known here."""
@@ -386,7 +388,12 @@ class _BatchRead:
         count = len(self._entries)
         first = EntryId(self._request.first_entry_id + count)
         self._reads.read_run(
-            self._request.ledger_id, first, self._count_max - count, self._room, self._on_run
+            self._request.ledger_id,
+            first,
+            self._count_max - count,
+            self._room,
+            self._on_run,
+            is_urgent=self._request.fence,
         )
 
     def _on_run(self, status: Status, entries: Sequence[Buffer]) -> None:

@@ -63,19 +63,27 @@ class EntryReader:
         self._places = places
         self._seed = seed
 
-    def read_many(self, wanted: list[tuple[LedgerId, EntryId]]) -> list[Found]:
-        """Return what was found for each of `wanted`, in order. Raises nothing."""
-        found: list[Found] = [None] * len(wanted)
+    def read_many(self, wanted: list[tuple[LedgerId, EntryId]], bytes_max: int) -> list[Found]:
+        """Return what was found for each of `wanted`, in order. Raises nothing.
+
+        Fewer than were wanted if more than one entry would have more than `bytes_max`: the caller
+        asks for the rest again.
+        """
+        found: list[Found] = []
         located: list[tuple[Location, int]] = []
         neighbours = self._neighbours(wanted)
         for at, ids in enumerate(wanted):
             try:
                 location = neighbours.get(ids[1]) or self._places.location(*ids)
             except StorageError as error:
-                found[at] = error
+                found.append(error)
                 continue
             if location is not None:
+                bytes_max -= location.size
+                if located and bytes_max < 0:
+                    break
                 located.append((location, at))
+            found.append(None)
         self._read_located(located, wanted, found)
         return found
 
@@ -96,7 +104,8 @@ class EntryReader:
             return [] if entry is None else [entry]
         wanted = [(ledger_id, EntryId(first + at)) for at in range(len(places))]
         found: list[Found] = [None] * len(places)
-        self._read_located(list(zip(places, range(len(places)), strict=True)), wanted, found)
+        located = list(zip(places, range(len(places)), strict=True))
+        self._read_located(located, wanted, found)
         if isinstance(found[0], StorageError):
             raise found[0]
         return list(_until_another(found))

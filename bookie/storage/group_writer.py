@@ -47,6 +47,8 @@ class GroupWriter:
         self.on_open: Callable[[], None] = lambda: None
         """Called when a group is on its way and another one was opened, before any is durable: what
         waits may go into it meanwhile."""
+        self.began_s = float("-inf")
+        """When the last group began to be written, by the metrics' stopwatch."""
         self._log = log
         self._disk = disk
         self._loop = loop
@@ -94,7 +96,7 @@ class GroupWriter:
         group = self.commit.start()
         assert group.number == write.group, "log and commit agree on the open group"
         done = self._disk.commit(write)
-        now_s = self._metrics.stopwatch()
+        self.began_s = now_s = self._metrics.stopwatch()
         done.add_done_callback(partial(self._written, write, self._opened_at_s, now_s))
         self._opened_at_s = now_s
 

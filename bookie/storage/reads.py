@@ -21,9 +21,11 @@ from typing import Any, Final, TypeVar
 
 from bookie.errors import StorageError
 from bookie.metrics import BookieMetrics
+from bookie.storage.cold_reads import ColdReads
 from bookie.storage.core.availability import encode_availability
 from bookie.storage.core.entry_cache import EntryCache
 from bookie.storage.core.ledger_guard import Ledger, LedgerTable
+from bookie.storage.core.read_turns import ReadLimits
 from bookie.storage.disk import Disk
 from bookie.storage.entry_reader import EntryReader, Found, Tail
 from bookie.storage.few_jobs import FewJobs
@@ -39,7 +41,12 @@ OnRun = Callable[[Status, Sequence[Buffer]], None]
 OnLedger = Callable[[Status, Ledger | None], None]
 OnAvailability = Callable[[Status, bytes | None], None]
 
+_Single = tuple[EntryId, OnRead]
+"""An entry that is asked for by itself."""
+
 _READS_PER_JOB: Final = 32
+_JOB_BYTES_MAX: Final = 256 * 1024
+"""Of more than one entry: what one turn of the loop sends."""
 
 _RUN_ENTRIES_MAX: Final = 256
 """Entries of a run: what one reader job brings, or one turn of the loop."""
@@ -55,11 +62,13 @@ class Reads:
         reader: EntryReader,
         disk: Disk,
         *,
+        limits: ReadLimits,
+        adds_began_s: Callable[[], float],
         has_damage: bool,
         loop: asyncio.AbstractEventLoop,
         metrics: BookieMetrics,
     ) -> None:
-        """`reader` reads from `disk`, on its reader threads."""
+        """`reader` reads from `disk`, on its reader threads; `adds_began_s`: see `ColdReads`."""
         self._ledgers = ledgers
         self._cache = cache
         self._disk = disk
@@ -67,29 +76,47 @@ class Reads:
         self._has_damage = has_damage
         self._loop = loop
         self._metrics = metrics
-        self._cold: list[tuple[LedgerId, EntryId, OnRead]] = []
+        self._cold: dict[tuple[LedgerId, bool], list[_Single]] = {}
+        """What was asked for in this turn of the loop, by ledger and whether it is urgent."""
         self._loading: dict[LedgerId, list[OnLedger]] = {}
         # As many as there are threads, or all that wait might bring their entries in one turn.
-        self._singles = FewJobs(self._submit, at_once=disk.reader_threads)
-        self._runs = FewJobs(self._submit, at_once=disk.reader_threads)
+        self._from_disk = ColdReads(
+            self._submit, limits,
+            at_once=disk.reader_threads, now_s=metrics.stopwatch, adds_began_s=adds_began_s,
+        )  # fmt: skip
         self._lists = FewJobs(self._submit, at_once=1)
         self._jobs: dict[asyncio.Future[Any], None] = {}
 
-    def read(self, ledger_id: LedgerId, entry_id: EntryId, on_read: OnRead) -> None:
+    def read(
+        self,
+        ledger_id: LedgerId,
+        entry_id: EntryId,
+        on_read: OnRead,
+        *,
+        is_urgent: bool = False,
+    ) -> None:
         """Read one entry, or the last one (`LAST_ENTRY`), also if it is not durable yet.
 
         `on_read` gets OK and the entry, NO_LEDGER or NO_ENTRY when that is certain, or IO_ERROR.
+        `is_urgent`: a recovery needs it, see `core/read_turns.py`.
         """
         ledger = self._ledger(ledger_id)
         if ledger is None:
             on_read(self._absent(Status.NO_LEDGER), None)
         elif entry_id == LAST_ENTRY:
-            self.with_ledger(ledger_id, partial(self._read_last, on_read))
+            self.with_ledger(ledger_id, partial(self._read_last, on_read, is_urgent))
         else:
-            self._read(ledger, entry_id, on_read)
+            self._read(ledger, entry_id, on_read, is_urgent)
 
     def read_run(
-        self, ledger_id: LedgerId, first: EntryId, count_max: int, bytes_max: int, on_run: OnRun
+        self,
+        ledger_id: LedgerId,
+        first: EntryId,
+        count_max: int,
+        bytes_max: int,
+        on_run: OnRun,
+        *,
+        is_urgent: bool = False,
     ) -> None:
         """Read entries that follow each other from `first` on, perhaps fewer than there are.
 
@@ -98,7 +125,7 @@ class Reads:
         """
         ledger = self._ledger(ledger_id)
         if ledger is None or first == LAST_ENTRY:
-            self.read(ledger_id, first, partial(_run_of_one, on_run))
+            self.read(ledger_id, first, partial(_run_of_one, on_run), is_urgent=is_urgent)
             return
         count_max = min(count_max, _RUN_ENTRIES_MAX)
         hot = self._hot_run(ledger_id, first, count_max, bytes_max)
@@ -109,7 +136,8 @@ class Reads:
             on_run(self._absent(Status.NO_ENTRY), [])
         else:
             read = partial(self._reader.read_run, ledger_id, first, count_max, bytes_max)
-            self._runs.add(read, partial(self._cold_run_read, ledger_id, first, on_run))
+            on_done = partial(self._cold_run_read, ledger_id, first, on_run)
+            self._from_disk.add(ledger_id, read, on_done, is_urgent=is_urgent)
 
     def with_ledger(self, ledger_id: LedgerId, on_ledger: OnLedger) -> None:
         """Call `on_ledger` with OK and the ledger, its `last_entry` and `lac` being known."""
@@ -152,7 +180,8 @@ class Reads:
         self._lists.add(look, on_done)
 
     async def drain(self) -> None:
-        """Wait until no reader job is on its way."""
+        """Wait until no reader job is on its way, and none waits."""
+        self._from_disk.hurry()
         while self._jobs:
             await asyncio.wait(list(self._jobs))
 
@@ -169,7 +198,7 @@ class Reads:
     def _absent(self, status: Status) -> Status:
         return Status.IO_ERROR if self._has_damage else status
 
-    def _read(self, ledger: Ledger, entry_id: EntryId, on_read: OnRead) -> None:
+    def _read(self, ledger: Ledger, entry_id: EntryId, on_read: OnRead, is_urgent: bool) -> None:
         entry = self._cache.get(ledger.ledger_id, entry_id)
         if entry is not None:
             self._metrics.reads += 1
@@ -179,21 +208,29 @@ class Reads:
         elif ledger.is_loaded and entry_id > ledger.last_entry:
             on_read(self._absent(Status.NO_ENTRY), None)
         else:
-            self._cold.append((ledger.ledger_id, entry_id, on_read))
-            if len(self._cold) == 1:
+            if not self._cold:
                 self._loop.call_soon(self._read_cold)
+            self._cold.setdefault((ledger.ledger_id, is_urgent), []).append((entry_id, on_read))
 
-    def _read_last(self, on_read: OnRead, status: Status, ledger: Ledger | None) -> None:
+    def _read_last(
+        self, on_read: OnRead, is_urgent: bool, status: Status, ledger: Ledger | None
+    ) -> None:
         if ledger is None:
             on_read(status, None)
         elif ledger.last_entry == NO_ENTRY:
             on_read(self._absent(Status.NO_ENTRY), None)
         else:
-            on_last = partial(self._last_read, ledger, ledger.last_entry, on_read)
-            self._read(ledger, ledger.last_entry, on_last)
+            on_last = partial(self._last_read, ledger, ledger.last_entry, on_read, is_urgent)
+            self._read(ledger, ledger.last_entry, on_last, is_urgent)
 
     def _last_read(
-        self, ledger: Ledger, asked: EntryId, on_read: OnRead, status: Status, entry: Buffer | None
+        self,
+        ledger: Ledger,
+        asked: EntryId,
+        on_read: OnRead,
+        is_urgent: bool,
+        status: Status,
+        entry: Buffer | None,
     ) -> None:
         """Answer, unless the last entry is another one by now: a read from disk takes time.
 
@@ -203,36 +240,51 @@ class Reads:
         if ledger.last_entry == asked:
             on_read(status, entry)
         else:
-            self.read(ledger.ledger_id, LAST_ENTRY, on_read)
+            self.read(ledger.ledger_id, LAST_ENTRY, on_read, is_urgent=is_urgent)
 
     def _read_cold(self) -> None:
         """Send the reads collected in this turn of the loop to the reader threads."""
-        cold, self._cold = self._cold, []
-        self._metrics.cold_reads += len(cold)
-        for first in range(0, len(cold), _READS_PER_JOB):
-            some = cold[first : first + _READS_PER_JOB]
-            wanted = [(ledger_id, entry_id) for ledger_id, entry_id, _ in some]
-            read = partial(self._reader.read_many, wanted)
-            self._singles.add(read, partial(self._cold_read, some))
+        cold, self._cold = self._cold, {}
+        for (ledger_id, is_urgent), singles in cold.items():
+            self._metrics.cold_reads += len(singles)
+            for first in range(0, len(singles), _READS_PER_JOB):
+                some = singles[first : first + _READS_PER_JOB]
+                self._read_singles(ledger_id, some, is_urgent)
 
-    def _cold_read(
+    def _read_singles(self, ledger_id: LedgerId, some: Sequence[_Single], is_urgent: bool) -> None:
+        wanted = [(ledger_id, entry_id) for entry_id, _ in some]
+        read = partial(self._reader.read_many, wanted, _JOB_BYTES_MAX)
+        on_done = partial(self._singles_read, ledger_id, some, is_urgent)
+        self._from_disk.add(ledger_id, read, on_done, is_urgent=is_urgent)
+
+    def _singles_read(
         self,
-        some: Sequence[tuple[LedgerId, EntryId, OnRead]],
+        ledger_id: LedgerId,
+        some: Sequence[_Single],
+        is_urgent: bool,
         job: asyncio.Future[list[Found]],
     ) -> None:
-        for (ledger_id, entry_id, on_read), looked_up in zip(some, job.result(), strict=True):
-            found: Buffer | StorageError | None = looked_up
-            if found is None:  # it may have come meanwhile; see `_last_read` for why that counts
-                found = self._cache.get(ledger_id, entry_id)
-            if isinstance(found, StorageError):
-                self._unreadable(ledger_id, entry_id, found)
-                on_read(Status.IO_ERROR, None)
-            elif found is None:
-                on_read(self._absent(Status.NO_ENTRY), None)
-            else:
-                self._metrics.reads += 1
-                self._metrics.read_bytes += len(found)
-                on_read(Status.OK, found)
+        looked_up = job.result()
+        if len(looked_up) < len(some):
+            self._read_singles(ledger_id, some[len(looked_up) :], is_urgent)
+        for (entry_id, on_read), found in zip(some, looked_up, strict=False):
+            self._single_read(ledger_id, entry_id, on_read, found)
+
+    def _single_read(
+        self, ledger_id: LedgerId, entry_id: EntryId, on_read: OnRead, looked_up: Found
+    ) -> None:
+        found: Buffer | StorageError | None = looked_up
+        if found is None:  # it may have come meanwhile; see `_last_read` for why that counts
+            found = self._cache.get(ledger_id, entry_id)
+        if isinstance(found, StorageError):
+            self._unreadable(ledger_id, entry_id, found)
+            on_read(Status.IO_ERROR, None)
+        elif found is None:
+            on_read(self._absent(Status.NO_ENTRY), None)
+        else:
+            self._metrics.reads += 1
+            self._metrics.read_bytes += len(found)
+            on_read(Status.OK, found)
 
     def _hot_run(
         self, ledger_id: LedgerId, first: EntryId, count_max: int, bytes_max: int

@@ -38,6 +38,7 @@ from bookie.storage.core.ledger_guard import (
 )
 from bookie.storage.core.log_format import Deletion, Kind, pack_deletion, pack_ledger, seed_of
 from bookie.storage.core.lost_group import forget_lost
+from bookie.storage.core.read_turns import ReadLimits
 from bookie.storage.disk import Disk
 from bookie.storage.entry_reader import EntryReader
 from bookie.storage.full_disk import FullDisk
@@ -69,6 +70,7 @@ class StorageLimits(NamedTuple):
 
     group_bytes_max: int
     cache_bytes_max: int
+    reads: ReadLimits
     checkpoint: CheckpointLimits
     index_gather_s: float
     disk_full_retry_s: float
@@ -108,6 +110,7 @@ class Storage:
         reader = EntryReader(disk, self._index.places, seed_of(self._log.salt))
         self.reads = Reads(
             self.ledgers, self.cache, reader, disk,
+            limits=limits.reads, adds_began_s=lambda: self.writer.began_s,
             has_damage=self.has_damage, loop=loop, metrics=metrics,
         )  # fmt: skip
         checkpoints = Checkpoints(

@@ -18,6 +18,7 @@ from bookie.storage.core.backlog import Backlog
 from bookie.storage.core.checkpoint import FILE_NAME as CHECKPOINT
 from bookie.storage.core.checkpoint import Checkpoint, decode_checkpoint
 from bookie.storage.core.log_format import file_number
+from bookie.storage.core.read_turns import ReadLimits
 from bookie.storage.index.checkpoints import CheckpointLimits
 from bookie.storage.index.index import Index
 from bookie.storage.ledger_directories import LedgerDirectories
@@ -46,6 +47,7 @@ PENDING_BYTES_MAX = 1 << 20
 LIMITS = StorageLimits(
     group_bytes_max=1 << 20,
     cache_bytes_max=0,
+    reads=ReadLimits(rest_times=4.0, bytes_per_s_min=32 << 20),
     checkpoint=CheckpointLimits(1 << 20, 1 << 20, 60.0),
     index_gather_s=0.0,
     disk_full_retry_s=0.0,

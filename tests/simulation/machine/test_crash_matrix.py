@@ -21,6 +21,7 @@ from bookie.metrics import BookieMetrics
 from bookie.storage.compactor import Compactor, CompactorLimits
 from bookie.storage.core.backlog import Backlog
 from bookie.storage.core.log_format import file_number, is_copy
+from bookie.storage.core.read_turns import ReadLimits
 from bookie.storage.index.checkpoints import CheckpointLimits
 from bookie.storage.replay import init_log, replay
 from bookie.storage.storage import Storage, StorageLimits
@@ -41,6 +42,7 @@ NOW_MS = 1_700_000_000_000
 LIMITS = StorageLimits(
     group_bytes_max=1 << 20,
     cache_bytes_max=0,
+    reads=ReadLimits(rest_times=4.0, bytes_per_s_min=32 << 20),
     checkpoint=CheckpointLimits(600, 1000, 1000.0),
     index_gather_s=0.0,
     disk_full_retry_s=0.01,

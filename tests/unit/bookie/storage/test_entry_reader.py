@@ -38,7 +38,7 @@ async def test_found_and_absent() -> None:
     _, reader = await make()
     assert reader.read(L7, E0) == envelope(7, 0, b"zero")
     assert reader.read(L7, E2) is None
-    assert reader.read_many([(L7, E1), (L7, E2)]) == [envelope(7, 1, b"one", lac=0), None]
+    assert reader.read_many([(L7, E1), (L7, E2)], 1 << 20) == [envelope(7, 1, b"one", lac=0), None]
     assert reader.tail(L7) == (1, 0)
     assert reader.tail(LedgerId(8)) == (-1, -1)
 
@@ -58,7 +58,7 @@ async def test_every_wrong_place_is_an_error() -> None:
         point(box, E2, location)
         with pytest.raises(CorruptRecord):
             reader.read(L7, E2)
-    [found] = reader.read_many([(L7, E2)])
+    [found] = reader.read_many([(L7, E2)], 1 << 20)
     assert isinstance(found, CorruptRecord)
     with pytest.raises(CorruptRecord):
         reader.tail(L7)
@@ -82,7 +82,7 @@ async def test_a_broken_index_is_an_error_not_an_absence(monkeypatch) -> None:
         raise CorruptIndex("block checksum mismatch")
 
     monkeypatch.setattr(box.index.places, "location", broken)
-    [found] = reader.read_many([(L7, E0)])
+    [found] = reader.read_many([(L7, E0)], 1 << 20)
     assert isinstance(found, CorruptIndex)
 
 
@@ -94,7 +94,7 @@ async def test_neighbours_come_with_one_read_in_the_order_asked_for(monkeypatch)
     reads = count_reads(box, monkeypatch)
     reader = EntryReader(box.disk, box.index.places, seed_of(box.checkpoint.salt))
     wanted = [EntryId(n) for n in (9, 3, 3, 19, 0, 30)]
-    found = reader.read_many([(L7, entry_id) for entry_id in wanted])
+    found = reader.read_many([(L7, entry_id) for entry_id in wanted], 1 << 20)
     assert found == [*(envelope(7, n, b"%d" % n) for n in wanted[:-1]), None]
     assert len(reads) == 1
 
@@ -115,7 +115,7 @@ async def test_entries_that_follow_each_other_are_looked_up_at_once(monkeypatch)
     reader = EntryReader(box.disk, box.index.places, seed_of(box.checkpoint.salt))
     run = [(L7, EntryId(n)) for n in range(12)]
     there = [envelope(7, n, b"%d" % n) if n in (*range(2, 8), 9) else None for n in range(12)]
-    assert reader.read_many(run) == there
+    assert reader.read_many(run, 1 << 20) == there
     assert looked_up == [0, 1, 8, 10, 11], "an absence is asked for by itself"
     assert box.index.places.locations(L7, EntryId(8), EntryId(9)).keys() == {9}
 
@@ -123,7 +123,7 @@ async def test_entries_that_follow_each_other_are_looked_up_at_once(monkeypatch)
         raise CorruptIndex("a block is wrong")
 
     monkeypatch.setattr(box.index.places, "locations", damaged)
-    assert reader.read_many(run) == there
+    assert reader.read_many(run, 1 << 20) == there
 
 
 async def test_what_lies_apart_is_read_apart(monkeypatch) -> None:
@@ -133,11 +133,11 @@ async def test_what_lies_apart_is_read_apart(monkeypatch) -> None:
     await settle()
     reads = count_reads(box, monkeypatch)
     reader = EntryReader(box.disk, box.index.places, seed_of(box.checkpoint.salt))
-    found = reader.read_many([(L7, EntryId(n)) for n in range(8)])
+    found = reader.read_many([(L7, EntryId(n)) for n in range(8)], 1 << 20)
     assert found == [envelope(7, n, bytes(100_000)) for n in range(8)]
     assert len(reads) == 4, "two of these are within the limit of one read"
     reads.clear()
-    reader.read_many([(L7, E0), (L7, E2)])
+    reader.read_many([(L7, E0), (L7, E2)], 1 << 20)
     assert len(reads) == 2, "nobody asked for the entry between them"
 
 
@@ -148,7 +148,7 @@ async def test_a_rotten_entry_spoils_no_neighbour() -> None:
     one = box.index.places.location(L7, E1)
     assert one is not None
     box.volume.files["log/0000000001.log"].rot(one.end - 1, 1)
-    zero, broken, two = reader.read_many([(L7, E0), (L7, E1), (L7, E2)])
+    zero, broken, two = reader.read_many([(L7, E0), (L7, E1), (L7, E2)], 1 << 20)
     assert (zero, two) == (envelope(7, 0, b"zero"), envelope(7, 2, b"two"))
     assert isinstance(broken, CorruptRecord)
     assert str(one.position) in str(broken)
@@ -218,7 +218,7 @@ async def test_an_entry_that_moved_meanwhile_is_found_where_it_is_now(monkeypatc
         "location",
         lambda lid, eid: next(locations, right) if eid else ask(lid, eid),
     )
-    found = reader.read_many([(L7, E0), (L7, E1)])
+    found = reader.read_many([(L7, E0), (L7, E1)], 1 << 20)
     assert found == [envelope(7, 0, b"zero"), envelope(7, 1, b"one", lac=0)]
 
 

@@ -1,0 +1,96 @@
+"""Runs reads of the disk on its reader threads, in the turns of `core/read_turns.py`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+from bookie.storage.core.read_turns import Begun, ReadLimits, ReadTurns
+from client.histogram import Stopwatch
+from client.ids import LedgerId
+
+T = TypeVar("T", bound=Sequence[object])
+
+Submit = Callable[[Callable[[], Any]], asyncio.Future[Any]]
+
+_ADDS_LATELY_S: Final = 0.1
+"""So long after a group of adds began, reads are beside adds."""
+_TIMER_S_MIN: Final = 0.001
+"""The event loop's timers are as exact as that."""
+
+
+class ReadJob(NamedTuple):
+    """A read that waits, or is under way, on a reader thread."""
+
+    read: Callable[[], Sequence[object]]
+    on_done: Callable[[asyncio.Future[Any]], None]
+
+
+class ColdReads:
+    """The reads of one disk."""
+
+    def __init__(
+        self,
+        submit: Submit,
+        limits: ReadLimits,
+        *,
+        at_once: int,
+        now_s: Stopwatch,
+        adds_began_s: Callable[[], float],
+    ) -> None:
+        """`submit` hands a job to the reader threads; `adds_began_s` tells when the last group of
+        adds did, by the same stopwatch."""
+        self._submit = submit
+        self._turns: ReadTurns[ReadJob] = ReadTurns(limits, at_once=at_once)
+        self._now_s = now_s
+        self._adds_began_s = adds_began_s
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_ending = False
+
+    def hurry(self) -> None:
+        """From now on give way to nobody: the storage waits for what is left, and ends."""
+        self._is_ending = True
+        self._begin()
+
+    def add(
+        self,
+        ledger_id: LedgerId,
+        read: Callable[[], T],
+        on_done: Callable[[asyncio.Future[T]], None],
+        *,
+        is_urgent: bool = False,
+    ) -> None:
+        """Read when the turn of a ledger has come, and call `on_done` with the outcome.
+
+        `is_urgent`: a recovery needs it.
+        """
+        self._turns.push(ledger_id, ReadJob(read, on_done), is_urgent=is_urgent)
+        self._begin()
+
+    def _begin(self) -> None:
+        now_s = self._now_s()
+        is_lately = now_s < self._adds_began_s() + _ADDS_LATELY_S
+        beside_adds = is_lately and not self._is_ending
+        while (begun := self._turns.pop(now_s, beside_adds=beside_adds)) is not None:
+            self._submit(begun.job.read).add_done_callback(partial(self._over, begun))
+        wait_s = self._turns.wait_s(now_s)
+        if wait_s is not None and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(wait_s, _TIMER_S_MIN), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._begin()
+
+    def _over(self, begun: Begun[ReadJob], done: asyncio.Future[Any]) -> None:
+        size = 0 if done.exception() is not None else _size_of(done.result())
+        self._turns.over(begun, self._now_s(), size)
+        self._begin()
+        begun.job.on_done(done)
+
+
+def _size_of(found: Sequence[object]) -> int:
+    """Return the bytes that were read; what was not found has none."""
+    return sum(len(entry) for entry in found if isinstance(entry, memoryview))
