@@ -24,6 +24,8 @@ from client.ids import LedgerId
 T = TypeVar("T")
 
 _NEVER_S: Final = float("-inf")
+_FIRST_BYTES: Final = 256 * 1024
+"""What the first job is expected to bring."""
 
 
 class ReadLimits(NamedTuple):
@@ -56,7 +58,7 @@ class ReadTurns(Generic[T]):
         self._rests_until_s = _NEVER_S
         self._least_due_s = _NEVER_S
         """When the next job begins at the latest, for READ-LEAST."""
-        self._expected_s = 0.0
+        self._expected_s = _FIRST_BYTES / limits.bytes_per_s_min
         """For how long the bytes of a job are enough by READ-LEAST: of the last one that is over.
         What another one brings is known afterwards."""
 
@@ -76,7 +78,7 @@ class ReadTurns(Generic[T]):
         elif not self._lines or (beside_adds and not self._may_begin(now_s)):
             return None
         elif beside_adds:
-            self._least_due_s = max(self._least_due_s, now_s) + self._expected_s
+            self._least_due_s = now_s + self._expected_s
             begun = Begun(self._take(), now_s, self._expected_s, gives_way=True)
         else:
             begun = Begun(self._take(), now_s, 0.0, gives_way=False)

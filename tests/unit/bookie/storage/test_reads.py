@@ -260,3 +260,27 @@ async def test_the_cache_size_never_shows(cache_bytes_max: int) -> None:
         await box.call(add(7, n, b"%d" % n))
         for m in range(n + 1):
             assert payload_of(7, (await box.call(read(7, m))).entry) == b"%d" % m
+
+
+async def test_large_entries_are_read_one_by_one_beside_what_others_ask_for() -> None:
+    box = BookieBox()
+    for n in range(3):
+        await box.call(add(7, n, bytes(200 * 1024)))
+    for n in range(3):
+        await box.call(add(8, n))
+    await settle()
+    jobs: list[list[object]] = []
+    reader_job = box.disk.reader_job
+
+    def counted(job):
+        def run():
+            found = job()
+            jobs.append(found)
+            return found
+
+        return reader_job(run)
+
+    box.disk.reader_job = counted  # type: ignore[method-assign]
+    answers = [box.send(read(ledger, n)) for ledger in (7, 8) for n in range(3)]
+    await asyncio.wait_for(asyncio.gather(*answers), 10)
+    assert sorted(map(len, jobs)) == [1, 1, 1, 3]
