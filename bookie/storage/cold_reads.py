@@ -61,12 +61,14 @@ class ColdReads:
         on_done: Callable[[asyncio.Future[T]], None],
         *,
         is_urgent: bool = False,
+        is_rest: bool = False,
     ) -> None:
         """Read when the turn of a ledger has come, and call `on_done` with the outcome.
 
-        `is_urgent`: a recovery needs it.
+        `is_urgent`: a recovery needs it. `is_rest`: of an earlier job, which has brought a part.
         """
-        self._turns.push(ledger_id, ReadJob(read, on_done), is_urgent=is_urgent)
+        job = ReadJob(read, on_done)
+        self._turns.push(ledger_id, job, is_urgent=is_urgent, is_rest=is_rest)
         self._begin()
 
     def _begin(self) -> None:
@@ -87,8 +89,10 @@ class ColdReads:
     def _over(self, begun: Begun[ReadJob], done: asyncio.Future[Any]) -> None:
         size = 0 if done.exception() is not None else _size_of(done.result())
         self._turns.over(begun, self._now_s(), size)
-        self._begin()
-        begun.job.on_done(done)
+        try:
+            begun.job.on_done(done)  # which may ask for the rest
+        finally:
+            self._begin()
 
 
 def _size_of(found: Sequence[object]) -> int:

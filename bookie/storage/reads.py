@@ -249,13 +249,20 @@ class Reads:
             self._metrics.cold_reads += len(singles)
             for first in range(0, len(singles), _READS_PER_JOB):
                 some = singles[first : first + _READS_PER_JOB]
-                self._read_singles(ledger_id, some, is_urgent)
+                self._read_singles(ledger_id, some, is_urgent=is_urgent)
 
-    def _read_singles(self, ledger_id: LedgerId, some: Sequence[_Single], is_urgent: bool) -> None:
+    def _read_singles(
+        self,
+        ledger_id: LedgerId,
+        some: Sequence[_Single],
+        *,
+        is_urgent: bool,
+        is_rest: bool = False,
+    ) -> None:
         wanted = [(ledger_id, entry_id) for entry_id, _ in some]
         read = partial(self._reader.read_many, wanted, _JOB_BYTES_MAX)
         on_done = partial(self._singles_read, ledger_id, some, is_urgent)
-        self._from_disk.add(ledger_id, read, on_done, is_urgent=is_urgent)
+        self._from_disk.add(ledger_id, read, on_done, is_urgent=is_urgent, is_rest=is_rest)
 
     def _singles_read(
         self,
@@ -266,7 +273,8 @@ class Reads:
     ) -> None:
         looked_up = job.result()
         if len(looked_up) < len(some):
-            self._read_singles(ledger_id, some[len(looked_up) :], is_urgent)
+            rest = some[len(looked_up) :]
+            self._read_singles(ledger_id, rest, is_urgent=is_urgent, is_rest=True)
         for (entry_id, on_read), found in zip(some, looked_up, strict=False):
             self._single_read(ledger_id, entry_id, on_read, found)
 

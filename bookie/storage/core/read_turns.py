@@ -5,7 +5,7 @@ for the device, for a processor, for the event loop that sends what was read.
 
     READ-FEW     at most `at_once` jobs are under way.
     READ-TURNS   ledgers take turns, job by job: who reads a whole ledger does not keep away who
-                 needs a few entries of another one.
+                 needs a few entries of another one. The jobs of a ledger keep their order.
     READ-REST    beside adds only one job is under way, and when it is over, none begins for
                  `rest_times` as long as it took: the busier the machine, the longer.
     READ-LEAST   unless reads would get less than `bytes_per_s_min` that way: a consumer has to read
@@ -62,12 +62,16 @@ class ReadTurns(Generic[T]):
         """For how long the bytes of a job are enough by READ-LEAST: of the last one that is over.
         What another one brings is known afterwards."""
 
-    def push(self, ledger_id: LedgerId, job: T, *, is_urgent: bool = False) -> None:
-        """A job waits for its turn."""
-        if is_urgent:
-            self._urgent.append(job)
+    def push(
+        self, ledger_id: LedgerId, job: T, *, is_urgent: bool = False, is_rest: bool = False
+    ) -> None:
+        """A job waits for its turn. `is_rest`: it is the rest of an earlier one of that ledger, and
+        comes before what waits since."""
+        line = self._urgent if is_urgent else self._lines.setdefault(ledger_id, deque())
+        if is_rest:
+            line.appendleft(job)
         else:
-            self._lines.setdefault(ledger_id, deque()).append(job)
+            line.append(job)
 
     def pop(self, now_s: float, *, beside_adds: bool) -> Begun[T] | None:
         """Return the job that begins now, if one does. Tell `over` when it has ended."""

@@ -44,6 +44,14 @@ def test_ledgers_take_turns() -> None:
     assert order == ["7a", "8a", "9a", "7b", "8b", "7c"]
 
 
+def test_the_rest_of_a_job_comes_before_what_waits_since() -> None:
+    turns = turns_of((L7, "7a"), (L7, "7b"), (L8, "8a"))
+    turns.over(begin(turns, 0.0, beside_adds=False), 0.0, 0)
+    turns.push(L7, "rest of 7a", is_rest=True)
+    order = [begin(turns, 0.0, beside_adds=False).job for _ in range(3)]
+    assert order == ["8a", "rest of 7a", "7b"]
+
+
 def test_beside_adds_one_reads_and_rests_for_a_multiple_of_the_time_it_took() -> None:
     turns = turns_of((L7, "a"), (L7, "b"), (L7, "c"))
     first = begin(turns, 1.0)
