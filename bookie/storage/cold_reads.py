@@ -77,8 +77,11 @@ class ColdReads:
         beside_adds = is_lately and not self._is_ending
         while (begun := self._turns.pop(now_s, beside_adds=beside_adds)) is not None:
             self._submit(begun.job.read).add_done_callback(partial(self._over, begun))
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         wait_s = self._turns.wait_s(now_s)
-        if wait_s is not None and self._timer is None:
+        if wait_s is not None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(max(wait_s, _TIMER_S_MIN), self._on_timer)
 
