@@ -318,7 +318,7 @@ class BookieConfig(AdminAccess):
         4, "Threads that read entries from the disk.", at_least=1, at_most=64
     )
     read_rest_times: float = setting(
-        4.0,
+        8.0,
         "Beside adds, reads of the disk go one at a time, and rest so many times as long as each"
         " took. 0: no rest. Low: adds wait for readers that catch up; high: those take longer.",
         at_least=0,

@@ -69,6 +69,7 @@ GAUGES: Final = {
     "pending_entries": "Entries that are not durable and indexed yet",
     "waiting_adds": "Adds queued for a group, because earlier ones filled the open one",
     "waiting_bytes": "Bytes of their entries",
+    "waiting_reads": "Reads of the disk that wait for others, or give way to adds",
     "open_group_requests": "Requests that wait for the group in flight before theirs is written",
     "groups_in_flight": "Groups being written and synced, at most one per directory",
     "cache_bytes": "Bytes of entries in the cache",

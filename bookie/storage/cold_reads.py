@@ -49,6 +49,11 @@ class ColdReads:
         self._timer: asyncio.TimerHandle | None = None
         self._is_ending = False
 
+    @property
+    def waiting(self) -> int:
+        """Jobs that wait for their turn."""
+        return len(self._turns)
+
     def hurry(self) -> None:
         """From now on give way to nobody: the storage waits for what is left, and ends."""
         self._is_ending = True

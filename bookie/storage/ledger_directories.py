@@ -109,6 +109,7 @@ class LedgerDirectories:
             for each in storages
         )
         gauges["waiting_adds"] = lambda: sum(each.pending.turns.count for each in storages)
+        gauges["waiting_reads"] = lambda: sum(each.reads.waiting for each in storages)
         gauges["waiting_bytes"] = lambda: sum(self.backlog.waiting.values())
         gauges["open_group_requests"] = lambda: sum(s.writer.commit.open.requests for s in storages)
         gauges["groups_in_flight"] = lambda: sum(

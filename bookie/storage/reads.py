@@ -87,6 +87,11 @@ class Reads:
         self._lists = FewJobs(self._submit, at_once=1)
         self._jobs: dict[asyncio.Future[Any], None] = {}
 
+    @property
+    def waiting(self) -> int:
+        """Jobs that wait for the disk, or give way to adds."""
+        return self._from_disk.waiting
+
     def read(
         self,
         ledger_id: LedgerId,

@@ -279,6 +279,7 @@ BOOKIES: Final = Dashboard(
             lines("In progress", (f"sum(quire_bookie_adds_in_progress{{{_I}}})", "adds"),
                   (f"sum(quire_bookie_waiting_adds{{{_I}}})", "of them in line for a group"),
                   (f"sum(quire_bookie_reads_in_progress{{{_I}}})", "reads"),
+                  (f"sum(quire_bookie_waiting_reads{{{_I}}})", "reads in line for the disk"),
                   (f"sum(quire_bookie_connections_waiting_for_disk{{{_I}}})",
                   "connections not read: disk"),
                   (f"sum(quire_bookie_connections_waiting_for_peer{{{_I}}})",

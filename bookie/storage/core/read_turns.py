@@ -73,6 +73,10 @@ class ReadTurns(Generic[T]):
         else:
             line.append(job)
 
+    def __len__(self) -> int:
+        """Return how many jobs wait."""
+        return len(self._urgent) + sum(map(len, self._lines.values()))
+
     def pop(self, now_s: float, *, beside_adds: bool) -> Begun[T] | None:
         """Return the job that begins now, if one does. Tell `over` when it has ended."""
         if self._under_way == self._at_once:

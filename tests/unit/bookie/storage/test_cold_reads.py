@@ -20,10 +20,14 @@ class Threads:
 
     def __init__(self) -> None:
         self.begun: list[asyncio.Future[Any]] = []
+        self.second = asyncio.Event()
+        """Two have begun."""
 
     def submit(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
         del job
         self.begun.append(asyncio.get_running_loop().create_future())
+        if len(self.begun) == 2:
+            self.second.set()
         return self.begun[-1]
 
     async def end(self, number: int, found: Sequence[object] | OSError) -> None:
@@ -60,9 +64,7 @@ async def test_beside_adds_the_next_one_begins_after_a_rest() -> None:
     assert len(threads.begun) == 1
     await threads.end(0, [memoryview(bytes(1000))])
     assert len(threads.begun) == 1
-    async with asyncio.timeout(10):
-        while len(threads.begun) < 2:
-            await asyncio.sleep(0.001)
+    await asyncio.wait_for(threads.second.wait(), 10)
 
 
 async def test_a_storage_that_ends_does_not_wait_for_rests() -> None:
