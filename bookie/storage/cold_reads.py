@@ -46,6 +46,7 @@ class ColdReads:
         self._turns: ReadTurns[ReadJob] = ReadTurns(limits, at_once=at_once)
         self._now_s = now_s
         self._adds_began_s = adds_began_s
+        self._under_way: dict[asyncio.Future[Any], None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_ending = False
 
@@ -54,10 +55,13 @@ class ColdReads:
         """Jobs that wait for their turn."""
         return len(self._turns)
 
-    def hurry(self) -> None:
-        """From now on give way to nobody: the storage waits for what is left, and ends."""
+    async def drain(self) -> None:
+        """Wait until nothing is under way, and nothing waits. From now on reads give way to nobody:
+        the storage ends."""
         self._is_ending = True
         self._begin()
+        while self._under_way:
+            await asyncio.wait(list(self._under_way))
 
     def add(
         self,
@@ -81,7 +85,9 @@ class ColdReads:
         is_lately = now_s < self._adds_began_s() + _ADDS_LATELY_S
         beside_adds = is_lately and not self._is_ending
         while (begun := self._turns.pop(now_s, beside_adds=beside_adds)) is not None:
-            self._submit(begun.job.read).add_done_callback(partial(self._over, begun))
+            future = self._submit(begun.job.read)
+            self._under_way[future] = None
+            future.add_done_callback(partial(self._over, begun))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -95,6 +101,7 @@ class ColdReads:
         self._begin()
 
     def _over(self, begun: Begun[ReadJob], done: asyncio.Future[Any]) -> None:
+        del self._under_way[done]
         size = 0 if done.exception() is not None else _size_of(done.result())
         self._turns.over(begun, self._now_s(), size)
         try:

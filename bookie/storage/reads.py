@@ -25,7 +25,6 @@ from bookie.storage.cold_reads import ColdReads
 from bookie.storage.core.availability import encode_availability
 from bookie.storage.core.entry_cache import EntryCache
 from bookie.storage.core.ledger_guard import Ledger, LedgerTable
-from bookie.storage.core.read_turns import ReadLimits
 from bookie.storage.disk import Disk
 from bookie.storage.entry_reader import EntryReader, Found, Tail
 from bookie.storage.few_jobs import FewJobs
@@ -62,28 +61,21 @@ class Reads:
         reader: EntryReader,
         disk: Disk,
         *,
-        limits: ReadLimits,
-        adds_began_s: Callable[[], float],
+        cold_reads: ColdReads,
         has_damage: bool,
-        loop: asyncio.AbstractEventLoop,
         metrics: BookieMetrics,
     ) -> None:
-        """`reader` reads from `disk`, on its reader threads; `adds_began_s`: see `ColdReads`."""
+        """`reader` reads from `disk`, on its reader threads, in turns that `cold_reads` has."""
         self._ledgers = ledgers
         self._cache = cache
         self._disk = disk
         self._reader = reader
         self._has_damage = has_damage
-        self._loop = loop
         self._metrics = metrics
         self._cold: dict[tuple[LedgerId, bool], list[_Single]] = {}
         """What was asked for in this turn of the loop, by ledger and whether it is urgent."""
         self._loading: dict[LedgerId, list[OnLedger]] = {}
-        # As many as there are threads, or all that wait might bring their entries in one turn.
-        self._from_disk = ColdReads(
-            self._submit, limits,
-            at_once=disk.reader_threads, now_s=metrics.stopwatch, adds_began_s=adds_began_s,
-        )  # fmt: skip
+        self._from_disk = cold_reads
         self._lists = FewJobs(self._submit, at_once=1)
         self._jobs: dict[asyncio.Future[Any], None] = {}
 
@@ -186,7 +178,7 @@ class Reads:
 
     async def drain(self) -> None:
         """Wait until no reader job is on its way, and none waits."""
-        self._from_disk.hurry()
+        await self._from_disk.drain()
         while self._jobs:
             await asyncio.wait(list(self._jobs))
 
@@ -214,7 +206,7 @@ class Reads:
             on_read(self._absent(Status.NO_ENTRY), None)
         else:
             if not self._cold:
-                self._loop.call_soon(self._read_cold)
+                asyncio.get_running_loop().call_soon(self._read_cold)
             self._cold.setdefault((ledger.ledger_id, is_urgent), []).append((entry_id, on_read))
 
     def _read_last(

@@ -24,6 +24,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from bookie.metrics import BookieMetrics
+from bookie.storage.cold_reads import ColdReads
 from bookie.storage.core.accepted_adds import AcceptedAdds
 from bookie.storage.core.append_log import LogPosition, LogWrite
 from bookie.storage.core.backlog import NOBODY, Backlog, PendingAdds
@@ -108,10 +109,14 @@ class Storage:
         """The disk failed: nothing is accepted any more."""
         self.cache = EntryCache(limits.cache_bytes_max, replayed.checkpoint.start)
         reader = EntryReader(disk, self._index.places, seed_of(self._log.salt))
+        # As many as there are threads, or all that wait might bring their entries in one turn.
+        cold_reads = ColdReads(
+            disk.reader_job, limits.reads, at_once=disk.reader_threads,
+            now_s=metrics.stopwatch, adds_began_s=lambda: self.writer.began_s,
+        )  # fmt: skip
         self.reads = Reads(
-            self.ledgers, self.cache, reader, disk,
-            limits=limits.reads, adds_began_s=lambda: self.writer.began_s,
-            has_damage=self.has_damage, loop=loop, metrics=metrics,
+            self.ledgers, self.cache, reader, disk, cold_reads=cold_reads,
+            has_damage=self.has_damage, metrics=metrics,
         )  # fmt: skip
         checkpoints = Checkpoints(
             disk, self._index, replayed.checkpoint, replayed.tally, limits.checkpoint,

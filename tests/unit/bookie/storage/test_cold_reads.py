@@ -75,8 +75,13 @@ async def test_a_storage_that_ends_does_not_wait_for_rests() -> None:
     await asyncio.sleep(0.002)
     await threads.end(0, [memoryview(bytes(1000))])
     assert len(threads.begun) == 1
-    reads.hurry()
+    draining = asyncio.create_task(reads.drain())
+    await asyncio.sleep(0)
     assert len(threads.begun) == 4
+    for number in (1, 2, 3):
+        assert not draining.done()
+        await threads.end(number, [])
+    await asyncio.wait_for(draining, 10)
 
 
 async def test_a_job_that_fails_is_over_too() -> None:
