@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from bookie.storage.core.read_turns import Begun, ReadLimits, ReadTurns
 from client.histogram import Stopwatch
@@ -13,12 +13,20 @@ from client.ids import LedgerId
 
 T = TypeVar("T", bound=Sequence[object])
 
-Submit = Callable[[Callable[[], Any]], asyncio.Future[Any]]
-
 _ADDS_LATELY_S: Final = 0.1
 """So long after a group of adds began, reads are beside adds."""
 _TIMER_S_MIN: Final = 0.001
 """The event loop's timers are as exact as that."""
+
+
+class ReaderThreads(Protocol):
+    """What reads: a part of `Disk`."""
+
+    reader_threads: int
+
+    def reader_job(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Run `job` on a reader thread."""
+        ...
 
 
 class ReadJob(NamedTuple):
@@ -33,17 +41,16 @@ class ColdReads:
 
     def __init__(
         self,
-        submit: Submit,
+        threads: ReaderThreads,
         limits: ReadLimits,
         *,
-        at_once: int,
         now_s: Stopwatch,
         adds_began_s: Callable[[], float],
     ) -> None:
-        """`submit` hands a job to the reader threads; `adds_began_s` tells when the last group of
-        adds did, by the same stopwatch."""
-        self._submit = submit
-        self._turns: ReadTurns[ReadJob] = ReadTurns(limits, at_once=at_once)
+        """`adds_began_s` tells when the last group of adds did, by the same stopwatch."""
+        self._threads = threads
+        # As many as there are threads, or all that wait might bring their entries in one turn.
+        self._turns: ReadTurns[ReadJob] = ReadTurns(limits, at_once=threads.reader_threads)
         self._now_s = now_s
         self._adds_began_s = adds_began_s
         self._under_way: dict[asyncio.Future[Any], None] = {}
@@ -85,7 +92,7 @@ class ColdReads:
         is_lately = now_s < self._adds_began_s() + _ADDS_LATELY_S
         beside_adds = is_lately and not self._is_ending
         while (begun := self._turns.pop(now_s, beside_adds=beside_adds)) is not None:
-            future = self._submit(begun.job.read)
+            future = self._threads.reader_job(begun.job.read)
             self._under_way[future] = None
             future.add_done_callback(partial(self._over, begun))
         if self._timer is not None:

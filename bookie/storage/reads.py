@@ -181,6 +181,7 @@ class Reads:
         await self._from_disk.drain()
         while self._jobs:
             await asyncio.wait(list(self._jobs))
+            await self._from_disk.drain()
 
     def _submit(self, job: Callable[[], T]) -> asyncio.Future[T]:
         future = self._disk.reader_job(job)

@@ -109,9 +109,8 @@ class Storage:
         """The disk failed: nothing is accepted any more."""
         self.cache = EntryCache(limits.cache_bytes_max, replayed.checkpoint.start)
         reader = EntryReader(disk, self._index.places, seed_of(self._log.salt))
-        # As many as there are threads, or all that wait might bring their entries in one turn.
         cold_reads = ColdReads(
-            disk.reader_job, limits.reads, at_once=disk.reader_threads,
+            disk, limits.reads,
             now_s=metrics.stopwatch, adds_began_s=lambda: self.writer.began_s,
         )  # fmt: skip
         self.reads = Reads(

@@ -18,12 +18,14 @@ LONG_REST = ReadLimits(rest_times=1e6, bytes_per_s_min=1)
 class Threads:
     """Reader threads whose jobs end when the test says so."""
 
+    reader_threads = 4
+
     def __init__(self) -> None:
         self.begun: list[asyncio.Future[Any]] = []
         self.second = asyncio.Event()
         """Two have begun."""
 
-    def submit(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
+    def reader_job(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
         del job
         self.begun.append(asyncio.get_running_loop().create_future())
         if len(self.begun) == 2:
@@ -40,9 +42,7 @@ class Threads:
 
 def reads_of(threads: Threads, limits: ReadLimits, *, beside_adds: bool) -> ColdReads:
     began_s = loop_time() if beside_adds else float("-inf")
-    return ColdReads(
-        threads.submit, limits, at_once=4, now_s=loop_time, adds_began_s=lambda: began_s
-    )
+    return ColdReads(threads, limits, now_s=loop_time, adds_began_s=lambda: began_s)
 
 
 async def test_without_adds_all_threads_read() -> None:
