@@ -324,9 +324,9 @@ class BookieConfig(AdminAccess):
         at_least=0,
     )
     read_bytes_per_s_min: int = setting(
-        32 * _MIB,
-        "What reads of the disk get beside adds in any case, over all directories. A consumer has"
-        " to read faster than others write, or it never catches up.",
+        16 * _MIB,
+        "What reads of the disk get beside adds in any case, over all directories, if more is not"
+        " added: a consumer has to read faster than others write, or it never catches up.",
         at_least=_MIB,
     )
 

@@ -29,6 +29,15 @@ class ReaderThreads(Protocol):
         ...
 
 
+class Adds(Protocol):
+    """What is known of adds: a part of `GroupWriter`."""
+
+    began_s: float
+    """When the last group of them did."""
+    written_bytes: int
+    """Of all groups."""
+
+
 class ReadJob(NamedTuple):
     """A read that waits, or is under way, on a reader thread."""
 
@@ -45,14 +54,14 @@ class ColdReads:
         limits: ReadLimits,
         *,
         now_s: Stopwatch,
-        adds_began_s: Callable[[], float],
+        adds: Adds,
     ) -> None:
-        """`adds_began_s` tells when the last group of adds did, by the same stopwatch."""
+        """`adds`: what reads give way to, by the same stopwatch."""
         self._threads = threads
         # As many as there are threads, or all that wait might bring their entries in one turn.
         self._turns: ReadTurns[ReadJob] = ReadTurns(limits, at_once=threads.reader_threads)
         self._now_s = now_s
-        self._adds_began_s = adds_began_s
+        self._adds = adds
         self._under_way: dict[asyncio.Future[Any], None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_ending = False
@@ -89,8 +98,10 @@ class ColdReads:
 
     def _begin(self) -> None:
         now_s = self._now_s()
-        is_lately = now_s < self._adds_began_s() + _ADDS_LATELY_S
+        is_lately = now_s < self._adds.began_s + _ADDS_LATELY_S
         beside_adds = is_lately and not self._is_ending
+        if beside_adds:
+            self._turns.on_added(self._adds.written_bytes, now_s)
         while (begun := self._turns.pop(now_s, beside_adds=beside_adds)) is not None:
             future = self._threads.reader_job(begun.job.read)
             self._under_way[future] = None

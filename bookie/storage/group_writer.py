@@ -49,6 +49,8 @@ class GroupWriter:
         waits may go into it meanwhile."""
         self.began_s = float("-inf")
         """When the last group began to be written, by the metrics' stopwatch."""
+        self.written_bytes = 0
+        """Of all groups, durable or not."""
         self._log = log
         self._disk = disk
         self._loop = loop
@@ -97,6 +99,7 @@ class GroupWriter:
         assert group.number == write.group, "log and commit agree on the open group"
         done = self._disk.commit(write)
         self.began_s = now_s = self._metrics.stopwatch()
+        self.written_bytes += write.size
         done.add_done_callback(partial(self._written, write, self._opened_at_s, now_s))
         self._opened_at_s = now_s
 

@@ -109,10 +109,11 @@ class Storage:
         """The disk failed: nothing is accepted any more."""
         self.cache = EntryCache(limits.cache_bytes_max, replayed.checkpoint.start)
         reader = EntryReader(disk, self._index.places, seed_of(self._log.salt))
-        cold_reads = ColdReads(
-            disk, limits.reads,
-            now_s=metrics.stopwatch, adds_began_s=lambda: self.writer.began_s,
+        self.writer = GroupWriter(
+            self._log, disk, loop=loop, metrics=metrics,
+            on_durable=self._durable, on_lost=self._give_up, on_failed=self._fail,
         )  # fmt: skip
+        cold_reads = ColdReads(disk, limits.reads, now_s=metrics.stopwatch, adds=self.writer)
         self.reads = Reads(
             self.ledgers, self.cache, reader, disk, cold_reads=cold_reads,
             has_damage=self.has_damage, metrics=metrics,
@@ -125,10 +126,6 @@ class Storage:
             disk, self._index, checkpoints,
             gather_s=limits.index_gather_s, is_pressed=lambda: backlog.is_over,
             on_indexed=self._indexed, on_failed=self._fail,
-        )  # fmt: skip
-        self.writer = GroupWriter(
-            self._log, disk, loop=loop, metrics=metrics,
-            on_durable=self._durable, on_lost=self._give_up, on_failed=self._fail,
         )  # fmt: skip
         self.writer.on_open = self._take_turns
         self._deleted_ledgers = DeletedLedgers(self.ledgers, self.cache, self._index, self.indexer)

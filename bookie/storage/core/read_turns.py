@@ -8,8 +8,9 @@ for the device, for a processor, for the event loop that sends what was read.
                  needs a few entries of another one. The jobs of a ledger keep their order.
     READ-REST    beside adds only one job is under way, and when it is over, none begins for
                  `rest_times` as long as it took: the busier the machine, the longer.
-    READ-LEAST   unless reads would get less than `bytes_per_s_min` that way: a consumer has to read
-                 faster than others write, or it never catches up.
+    READ-LEAST   unless reads would get less than `bytes_per_s_min` that way, or than was added in
+                 the second before: a consumer has to read faster than others write, or it never
+                 catches up.
     READ-URGENT  what a recovery reads comes first, and waits for no rest: a partition has no leader
                  meanwhile.
 """
@@ -24,6 +25,8 @@ from client.ids import LedgerId
 T = TypeVar("T")
 
 _NEVER_S: Final = float("-inf")
+_RATE_SPAN_S: Final = 1.0
+"""For so long is counted what is added."""
 _FIRST_BYTES: Final = 256 * 1024
 """What the first job is expected to bring."""
 
@@ -58,6 +61,10 @@ class ReadTurns(Generic[T]):
         self._rests_until_s = _NEVER_S
         self._least_due_s = _NEVER_S
         """When the next job begins at the latest, for READ-LEAST."""
+        self._least_per_s = float(limits.bytes_per_s_min)
+        self._added_bytes = 0
+        self._added_s = _NEVER_S
+        """When that was counted."""
         self._expected_s = _FIRST_BYTES / limits.bytes_per_s_min
         """For how long the bytes of a job are enough by READ-LEAST: of the last one that is over.
         What another one brings is known afterwards."""
@@ -76,6 +83,14 @@ class ReadTurns(Generic[T]):
     def __len__(self) -> int:
         """Return how many jobs wait."""
         return len(self._urgent) + sum(map(len, self._lines.values()))
+
+    def on_added(self, added_bytes: int, now_s: float) -> None:
+        """So many bytes were added by now, ever."""
+        span_s = now_s - self._added_s
+        if span_s >= _RATE_SPAN_S:
+            added_per_s = (added_bytes - self._added_bytes) / span_s
+            self._least_per_s = max(float(self._limits.bytes_per_s_min), added_per_s)
+            self._added_bytes, self._added_s = added_bytes, now_s
 
     def pop(self, now_s: float, *, beside_adds: bool) -> Begun[T] | None:
         """Return the job that begins now, if one does. Tell `over` when it has ended."""
@@ -97,7 +112,7 @@ class ReadTurns(Generic[T]):
         """A job has ended and brought `size` bytes."""
         self._under_way -= 1
         if begun.gives_way:
-            self._expected_s = size / self._limits.bytes_per_s_min
+            self._expected_s = size / self._least_per_s
             self._least_due_s += self._expected_s - begun.charged_s
             self._rests_until_s = now_s + self._limits.rest_times * (now_s - begun.began_s)
 

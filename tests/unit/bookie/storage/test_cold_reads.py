@@ -40,9 +40,17 @@ class Threads:
         await asyncio.sleep(0)
 
 
+class Group:
+    """What a writer of groups tells of adds."""
+
+    def __init__(self, began_s: float) -> None:
+        self.began_s = began_s
+        self.written_bytes = 0
+
+
 def reads_of(threads: Threads, limits: ReadLimits, *, beside_adds: bool) -> ColdReads:
     began_s = loop_time() if beside_adds else float("-inf")
-    return ColdReads(threads, limits, now_s=loop_time, adds_began_s=lambda: began_s)
+    return ColdReads(threads, limits, now_s=loop_time, adds=Group(began_s))
 
 
 async def test_without_adds_all_threads_read() -> None:

@@ -94,6 +94,20 @@ def test_reads_get_their_least_rate_however_slow_the_disk_is() -> None:
     assert 0.85 * LEAST <= done <= 1.1 * LEAST
 
 
+def test_reads_get_as_much_as_is_added() -> None:
+    turns = turns_of(*((L7, f"{n}") for n in range(20)))
+    turns.on_added(1_000 * MB, 0.0)  # before anybody looked, in whatever time
+    turns.over(begin(turns, 0.0), 0.5, MB)
+    assert turns.wait_s(0.5) == 0.0, "the least rate has been due for long"
+    turns.on_added(1_400 * MB, 1.0)
+    turns.over(begin(turns, 1.0), 1.001, MB)
+    begin(turns, 2.6)  # it takes until the end of this test
+    for n in range(5):
+        now_s = 2.6 + (n + 1) * 0.0026  # 400 MB per second: 1 MB in 2.5 ms
+        assert turns.pop(now_s - 0.0002, beside_adds=True) is None
+        turns.over(begin(turns, now_s), now_s + 0.001, MB)
+
+
 def test_a_wait_ends_when_the_least_rate_is_due() -> None:
     turns = turns_of((L7, "a"), (L7, "b"), (L7, "c"))
     turns.over(begin(turns, 0.0), 0.001, MB)
