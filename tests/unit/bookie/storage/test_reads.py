@@ -10,8 +10,24 @@ import pytest
 from bookie.errors import CorruptIndex
 from bookie.storage.core.log_format import Location
 from client.ids import EntryId, LedgerId
-from client.wire.bookkeeper.messages import LAST_ENTRY, Buffer, ListEntriesRequest, Status
-from tests.fakes.bookie_box import LIMITS, BookieBox, add, envelope, payload_of, read, settle
+from client.wire.bookkeeper.messages import (
+    LAST_ENTRY,
+    BatchReadRequest,
+    Buffer,
+    ListEntriesRequest,
+    Status,
+)
+from tests.fakes.bookie_box import (
+    KEY,
+    LIMITS,
+    BookieBox,
+    add,
+    envelope,
+    fence,
+    payload_of,
+    read,
+    settle,
+)
 
 L7, E0 = LedgerId(7), EntryId(0)
 CACHED = LIMITS._replace(cache_bytes_max=1 << 20)
@@ -285,3 +301,26 @@ async def test_large_entries_are_read_one_by_one_beside_what_others_ask_for() ->
     answers = [box.send(read(ledger, n)) for ledger in (7, 8) for n in range(3)]
     await asyncio.wait_for(asyncio.gather(*answers), 10)
     assert sorted(map(len, jobs)) == [1, 1, 1, 3]
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+async def test_a_recovery_does_not_wait_for_readers_that_give_way(is_batch: bool) -> None:
+    box = BookieBox()
+    for ledger in (7, 8):
+        await box.call(add(ledger, 0))
+    await settle()
+    begun: list[object] = []
+
+    def held(job):
+        begun.append(job)
+        return asyncio.get_running_loop().create_future()
+
+    box.disk.reader_job = held  # type: ignore[method-assign]
+    for _ in range(2):
+        box.send(read(7, 0))
+        await settle()
+    assert len(begun) == 1, "beside adds one at a time"
+    batch = BatchReadRequest(LedgerId(8), E0, 1, 5, 1000, fence=True, master_key=KEY)
+    box.send(batch if is_batch else fence(8, 0))
+    await settle()
+    assert len(begun) == 2

@@ -132,7 +132,7 @@ def test_what_a_recovery_reads_is_first_and_does_not_rest() -> None:
     turns.push(L8, "urgent", is_urgent=True)
     urgent = begin(turns, 1.0011)
     assert urgent.job == "urgent"
-    turns.over(urgent, 1.0012, MB)
+    turns.over(urgent, 1.0031, MB)
     assert begin(turns, 1.0041).job == "b", "nor does it make others rest longer"
     turns.push(L8, "urgent", is_urgent=True)
     assert begin(turns, 1.0042).job == "urgent", "nor does it wait for them"
