@@ -30,7 +30,7 @@ def test_the_invariants_hold_in_a_few_schedules() -> None:
     total = run(compacted(0, 2))
     assert total["swaps"] > 40
     assert total["records missed by readers"] > 40
-    assert total["readers that began anew"] > 10
+    assert total["readers that began anew"] > 5
 
 
 @pytest.mark.slow
