@@ -24,10 +24,15 @@ if TYPE_CHECKING:
 class TappedReader:
     """A reader whose entries the oracle sees."""
 
-    def __init__(self, reader: Reader, oracle: LedgerOracle, by: str) -> None:
+    def __init__(
+        self, reader: Reader, oracle: LedgerOracle, by: str, *, is_end_planned: bool = False
+    ) -> None:
+        """`is_end_planned`: a takeover reads up to the end at which it will close the ledger. If it
+        does not, nobody is shown what it has read."""
         self._reader = reader
         self._oracle = oracle
         self._by = by
+        self._is_end_planned = is_end_planned
         self.ledger_id = reader.ledger_id
 
     @property
@@ -45,8 +50,11 @@ class TappedReader:
         return self._seen(await self._reader.read_some(first, last))
 
     def _seen(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        ledger_id, end = self.ledger_id, self._reader.last_entry
+        stays = not self._is_end_planned or self._oracle.ledger(ledger_id).closed_at == end
         for entry in entries:
-            self._oracle.read(self.ledger_id, entry.entry_id, bytes(entry.payload), self._by)
+            payload = bytes(entry.payload)
+            self._oracle.read(ledger_id, entry.entry_id, payload, self._by, stays=stays)
         return entries
 
 
@@ -133,7 +141,9 @@ class TappedRecoveries:
         found = await self._recoveries.find_end(ledger_id, start)
         if found.close is None:
             self._oracle.recovered(ledger_id, found.reader.last_entry, self._by)
-        return TappedEnd(TappedReader(found.reader, self._oracle, self._by), found.close)
+        is_planned = found.close is not None
+        reader = TappedReader(found.reader, self._oracle, self._by, is_end_planned=is_planned)
+        return TappedEnd(reader, found.close)
 
 
 class TappedLedgers:

@@ -156,13 +156,17 @@ class LedgerOracle:
 
     # ---------------------------------------------------------------- readers and recoverers
 
-    def read(self, ledger_id: int, entry_id: int, payload: bytes, by: str) -> None:
-        """A reader was given an entry."""
+    def read(
+        self, ledger_id: int, entry_id: int, payload: bytes, by: str, *, stays: bool = True
+    ) -> None:
+        """A reader was given an entry, which `stays`: it is in the ledger for good."""
         book = self.ledger(ledger_id)
         self.count("reads")
         if entry_id >= len(book.sent) or payload != book.sent[entry_id]:
             what = payload[:24]
             self.fail("L5", f"ledger {ledger_id}: {by} read {what!r} at {entry_id}")
+        if not stays:
+            return
         book.seen_max = max(book.seen_max, entry_id)
         closed_at = book.closed_at
         if closed_at is not None and entry_id > closed_at:
