@@ -330,6 +330,13 @@ class BookieConfig(AdminAccess):
         at_least=_MIB,
     )
 
+    read_wait_ms_max: int = setting(
+        500,
+        "What has waited so long gives way to adds no more. Less than clients wait before they ask"
+        " another bookie too: 1,000 ms for ours (speculative_read_ms), 2,000 for Java's.",
+        at_least=0,
+    )
+
     def __post_init__(self) -> None:
         check_ranges(self)
         if self.admin_port is not None and not 0 <= self.admin_port <= 65535:

@@ -33,6 +33,7 @@ def ledger_directory_limits(config: BookieConfig) -> LedgerDirectoryLimits:
             reads=ReadLimits(
                 rest_times=config.read_rest_times,
                 bytes_per_s_min=config.read_bytes_per_s_min // count,
+                wait_s_max=config.read_wait_ms_max / 1000,
             ),
             checkpoint=CheckpointLimits(
                 checkpoint_bytes=config.checkpoint_bytes,

@@ -63,6 +63,8 @@ class ColdReads:
         self._now_s = now_s
         self._adds = adds
         self._under_way: dict[asyncio.Future[Any], None] = {}
+        self._over_since_s = 0.0
+        """Since when the last job that is over had waited."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_ending = False
 
@@ -90,10 +92,12 @@ class ColdReads:
     ) -> None:
         """Read when the turn of a ledger has come, and call `on_done` with the outcome.
 
-        `is_urgent`: a recovery needs it. `is_rest`: of an earlier job, which has brought a part.
+        `is_urgent`: a recovery needs it. `is_rest`: of the job whose `on_done` is running, which has
+        brought a part.
         """
         job = ReadJob(read, on_done)
-        self._turns.push(ledger_id, job, is_urgent=is_urgent, is_rest=is_rest)
+        since_s = self._over_since_s if is_rest else self._now_s()
+        self._turns.push(ledger_id, job, since_s, is_urgent=is_urgent, is_rest=is_rest)
         self._begin()
 
     def _begin(self) -> None:
@@ -122,6 +126,7 @@ class ColdReads:
         del self._under_way[done]
         size = 0 if done.exception() is not None else _size_of(done.result())
         self._turns.over(begun, self._now_s(), size)
+        self._over_since_s = begun.since_s
         try:
             begun.job.on_done(done)  # which may ask for the rest
         finally:

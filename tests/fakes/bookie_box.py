@@ -47,7 +47,7 @@ PENDING_BYTES_MAX = 1 << 20
 LIMITS = StorageLimits(
     group_bytes_max=1 << 20,
     cache_bytes_max=0,
-    reads=ReadLimits(rest_times=8.0, bytes_per_s_min=16 << 20),
+    reads=ReadLimits(rest_times=8.0, bytes_per_s_min=16 << 20, wait_s_max=0.5),
     checkpoint=CheckpointLimits(1 << 20, 1 << 20, 60.0),
     index_gather_s=0.0,
     disk_full_retry_s=0.0,

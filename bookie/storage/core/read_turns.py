@@ -11,6 +11,8 @@ for the device, for a processor, for the event loop that sends what was read.
     READ-LEAST   unless reads would get less than `bytes_per_s_min` that way, or than was added in
                  the second before: a consumer has to read faster than others write, or it never
                  catches up.
+    READ-WAIT    what has waited for `wait_s_max` rests no more: clients that wait longer ask another
+                 bookie too, which makes it worse for all.
     READ-URGENT  what a recovery reads comes first, and waits for no rest: a partition has no leader
                  meanwhile.
 """
@@ -36,12 +38,15 @@ class ReadLimits(NamedTuple):
 
     rest_times: float
     bytes_per_s_min: int
+    wait_s_max: float
 
 
 class Begun(NamedTuple, Generic[T]):
     """A job that was told to begin."""
 
     job: T
+    since_s: float
+    """Since when it has waited."""
     began_s: float
     charged_s: float
     """How long its bytes keep others from beginning by READ-LEAST; 0 if they do not."""
@@ -55,8 +60,8 @@ class ReadTurns(Generic[T]):
         self._limits = limits
         self._at_once = at_once
         self._urgent: deque[T] = deque()
-        self._lines: dict[LedgerId, deque[T]] = {}
-        """What waits of each ledger, in the order of their turns."""
+        self._lines: dict[LedgerId, deque[tuple[float, T]]] = {}
+        """What waits of each ledger, in the order of their turns, and since when."""
         self._under_way = 0
         self._rests_until_s = _NEVER_S
         self._least_due_s = _NEVER_S
@@ -70,15 +75,24 @@ class ReadTurns(Generic[T]):
         What another one brings is known afterwards."""
 
     def push(
-        self, ledger_id: LedgerId, job: T, *, is_urgent: bool = False, is_rest: bool = False
+        self,
+        ledger_id: LedgerId,
+        job: T,
+        since_s: float,
+        *,
+        is_urgent: bool = False,
+        is_rest: bool = False,
     ) -> None:
-        """A job waits for its turn. `is_rest`: it is the rest of an earlier one of that ledger, and
-        comes before what waits since."""
-        line = self._urgent if is_urgent else self._lines.setdefault(ledger_id, deque())
+        """A job waits for its turn. `is_rest`: it is the rest of an earlier one of that ledger,
+        waits since that did, and comes before what came later."""
+        if is_urgent:
+            self._urgent.append(job)
+            return
+        line = self._lines.setdefault(ledger_id, deque())
         if is_rest:
-            line.appendleft(job)
+            line.appendleft((since_s, job))
         else:
-            line.append(job)
+            line.append((since_s, job))
 
     def __len__(self) -> int:
         """Return how many jobs wait."""
@@ -97,14 +111,16 @@ class ReadTurns(Generic[T]):
         if self._under_way == self._at_once:
             return None
         if self._urgent:
-            begun = Begun(self._urgent.popleft(), now_s, 0.0, gives_way=False)
+            begun = Begun(self._urgent.popleft(), now_s, now_s, 0.0, gives_way=False)
         elif not self._lines or (beside_adds and not self._may_begin(now_s)):
             return None
         elif beside_adds:
             self._least_due_s = now_s + self._expected_s
-            begun = Begun(self._take(), now_s, self._expected_s, gives_way=True)
+            since_s, job = self._take()
+            begun = Begun(job, since_s, now_s, self._expected_s, gives_way=True)
         else:
-            begun = Begun(self._take(), now_s, 0.0, gives_way=False)
+            since_s, job = self._take()
+            begun = Begun(job, since_s, now_s, 0.0, gives_way=False)
         self._under_way += 1
         return begun
 
@@ -121,19 +137,25 @@ class ReadTurns(Generic[T]):
         not."""
         if not self._lines or self._under_way == self._at_once:
             return None
-        due_s = self._least_due_s
+        due_s = min(self._least_due_s, self._next_since_s() + self._limits.wait_s_max)
         if not self._under_way:
             due_s = min(due_s, self._rests_until_s)
         return max(0.0, due_s - now_s)
 
     def _may_begin(self, now_s: float) -> bool:
         is_rested = not self._under_way and now_s >= self._rests_until_s
-        return is_rested or now_s >= self._least_due_s
+        if is_rested or now_s >= self._least_due_s:
+            return True
+        return now_s >= self._next_since_s() + self._limits.wait_s_max
 
-    def _take(self) -> T:
+    def _next_since_s(self) -> float:
+        """Return since when the job waits whose turn is next; there must be one."""
+        return next(iter(self._lines.values()))[0][0]
+
+    def _take(self) -> tuple[float, T]:
         ledger_id = next(iter(self._lines))
         line = self._lines.pop(ledger_id)
-        job = line.popleft()
+        waited = line.popleft()
         if line:
             self._lines[ledger_id] = line
-        return job
+        return waited

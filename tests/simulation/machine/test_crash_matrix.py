@@ -42,7 +42,7 @@ NOW_MS = 1_700_000_000_000
 LIMITS = StorageLimits(
     group_bytes_max=1 << 20,
     cache_bytes_max=0,
-    reads=ReadLimits(rest_times=8.0, bytes_per_s_min=16 << 20),
+    reads=ReadLimits(rest_times=8.0, bytes_per_s_min=16 << 20, wait_s_max=0.5),
     checkpoint=CheckpointLimits(600, 1000, 1000.0),
     index_gather_s=0.0,
     disk_full_retry_s=0.01,

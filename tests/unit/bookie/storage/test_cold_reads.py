@@ -12,7 +12,7 @@ from client.histogram import loop_time
 from client.ids import LedgerId
 
 L7 = LedgerId(7)
-LONG_REST = ReadLimits(rest_times=1e6, bytes_per_s_min=1)
+LONG_REST = ReadLimits(rest_times=1e6, bytes_per_s_min=1, wait_s_max=1e6)
 
 
 class Threads:
@@ -65,7 +65,9 @@ async def test_without_adds_all_threads_read() -> None:
 
 async def test_beside_adds_the_next_one_begins_after_a_rest() -> None:
     threads = Threads()
-    reads = reads_of(threads, ReadLimits(rest_times=2.0, bytes_per_s_min=1), beside_adds=True)
+    reads = reads_of(
+        threads, ReadLimits(rest_times=2.0, bytes_per_s_min=1, wait_s_max=1e6), beside_adds=True
+    )
     for _ in range(2):
         reads.add(L7, list, lambda done: None)
     await asyncio.sleep(0.01)

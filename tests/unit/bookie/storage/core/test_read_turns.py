@@ -11,10 +11,12 @@ LEAST = 100 * MB
 """Bytes per second: 1 MB in 10 ms."""
 
 
-def turns_of(*jobs: tuple[LedgerId, str], at_once: int = 4) -> ReadTurns[str]:
-    turns: ReadTurns[str] = ReadTurns(ReadLimits(3.0, LEAST), at_once=at_once)
+def turns_of(
+    *jobs: tuple[LedgerId, str], at_once: int = 4, wait_s_max: float = 1e6
+) -> ReadTurns[str]:
+    turns: ReadTurns[str] = ReadTurns(ReadLimits(3.0, LEAST, wait_s_max), at_once=at_once)
     for ledger_id, job in jobs:
-        turns.push(ledger_id, job)
+        turns.push(ledger_id, job, 0.0)
     return turns
 
 
@@ -47,7 +49,7 @@ def test_ledgers_take_turns() -> None:
 def test_the_rest_of_a_job_comes_before_what_waits_since() -> None:
     turns = turns_of((L7, "7a"), (L7, "7b"), (L8, "8a"))
     turns.over(begin(turns, 0.0, beside_adds=False), 0.0, 0)
-    turns.push(L7, "rest of 7a", is_rest=True)
+    turns.push(L7, "rest of 7a", 0.0, is_rest=True)
     order = [begin(turns, 0.0, beside_adds=False).job for _ in range(3)]
     assert order == ["8a", "rest of 7a", "7b"]
 
@@ -118,6 +120,15 @@ def test_a_wait_ends_when_the_least_rate_is_due() -> None:
     assert begin(turns, 0.0041 + wait_s).job == "c"
 
 
+def test_what_has_waited_for_long_rests_no_more() -> None:
+    turns = turns_of((L7, "a"), (L7, "b"), (L7, "c"), wait_s_max=0.5)
+    turns.over(begin(turns, 0.0), 0.4, 100 * MB)  # rests until 1.6, and has had enough until 1.0
+    assert turns.pop(0.49, beside_adds=True) is None
+    assert abs((turns.wait_s(0.49) or 0.0) - 0.01) < 1e-9
+    assert begin(turns, 0.51).job == "b"
+    assert begin(turns, 0.51).job == "c", "though another one is under way"
+
+
 def test_fast_reads_without_adds_are_no_debt_beside_adds() -> None:
     turns = turns_of(*((L7, f"{n}") for n in range(1_000)))
     for n in range(900):
@@ -129,12 +140,12 @@ def test_fast_reads_without_adds_are_no_debt_beside_adds() -> None:
 def test_what_a_recovery_reads_is_first_and_does_not_rest() -> None:
     turns = turns_of((L7, "a"), (L7, "b"), (L7, "c"))
     turns.over(begin(turns, 1.0), 1.001, MB)
-    turns.push(L8, "urgent", is_urgent=True)
+    turns.push(L8, "urgent", 0.0, is_urgent=True)
     urgent = begin(turns, 1.0011)
     assert urgent.job == "urgent"
     turns.over(urgent, 1.0031, MB)
     assert begin(turns, 1.0041).job == "b", "nor does it make others rest longer"
-    turns.push(L8, "urgent", is_urgent=True)
+    turns.push(L8, "urgent", 0.0, is_urgent=True)
     assert begin(turns, 1.0042).job == "urgent", "nor does it wait for them"
 
 
