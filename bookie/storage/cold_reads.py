@@ -92,8 +92,8 @@ class ColdReads:
     ) -> None:
         """Read when the turn of a ledger has come, and call `on_done` with the outcome.
 
-        `is_urgent`: a recovery needs it. `is_rest`: of the job whose `on_done` is running, which has
-        brought a part.
+        `is_urgent`: a recovery needs it. `is_rest`: of the job whose `on_done` is running, which
+        has brought a part.
         """
         job = ReadJob(read, on_done)
         since_s = self._over_since_s if is_rest else self._now_s()

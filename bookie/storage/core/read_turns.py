@@ -11,8 +11,8 @@ for the device, for a processor, for the event loop that sends what was read.
     READ-LEAST   unless reads would get less than `bytes_per_s_min` that way, or than was added in
                  the second before: a consumer has to read faster than others write, or it never
                  catches up.
-    READ-WAIT    what has waited for `wait_s_max` rests no more: clients that wait longer ask another
-                 bookie too, which makes it worse for all.
+    READ-WAIT    what has waited for `wait_s_max` rests no more: clients that wait longer ask
+                 another bookie too, which makes it worse for all.
     READ-URGENT  what a recovery reads comes first, and waits for no rest: a partition has no leader
                  meanwhile.
 """
