@@ -114,13 +114,12 @@ class ReadTurns(Generic[T]):
             begun = Begun(self._urgent.popleft(), now_s, now_s, 0.0, gives_way=False)
         elif not self._lines or (beside_adds and not self._may_begin(now_s)):
             return None
-        elif beside_adds:
-            self._least_due_s = now_s + self._expected_s
-            since_s, job = self._take()
-            begun = Begun(job, since_s, now_s, self._expected_s, gives_way=True)
         else:
+            charged_s = self._expected_s if beside_adds else 0.0
+            if beside_adds:
+                self._least_due_s = now_s + charged_s
             since_s, job = self._take()
-            begun = Begun(job, since_s, now_s, 0.0, gives_way=False)
+            begun = Begun(job, since_s, now_s, charged_s, gives_way=beside_adds)
         self._under_way += 1
         return begun
 
