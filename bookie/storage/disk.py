@@ -239,15 +239,8 @@ class RealDisk(Files):
 
     def save(self, name: str, data: bytes) -> None:
         path = self._dir / name
-        new = path.with_name(path.name + ".new")
         try:
-            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-            try:
-                _write_all(fd, [data], 0)
-                _sync_file(fd)
-            finally:
-                os.close(fd)
-            os.replace(new, path)
+            replace_file(path, data)
         except OSError as error:
             if error.errno in _NO_SPACE:
                 raise DiskFull(f"no space for {name}") from error
@@ -385,6 +378,21 @@ def _write_all(fd: int, buffers: list[Buffer], position: int) -> None:
                 written = os.pwrite(fd, rest, position)
                 rest = rest[written:]
                 position += written
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Replace a small file in one step; a power loss leaves the old one or the new one.
+
+    Raises OSError.
+    """
+    new = path.with_name(path.name + ".new")
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        _write_all(fd, [data], 0)
+        _sync_file(fd)
+    finally:
+        os.close(fd)
+    os.replace(new, path)
 
 
 def _sync_dir(path: Path) -> None:

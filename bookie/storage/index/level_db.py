@@ -1,9 +1,15 @@
 """LevelDB as the key-value store below the index: the only importer of plyvel.
 
-Writes are not synced; `flush` is what makes them survive a power loss. Any complaint of LevelDB is
-a CorruptIndex: the index is a cache of the log and can be made again. A complaint about an open
-database also leaves the file DAMAGED beside its tables, and such a directory does not open any
-more: the next start makes the index anew, instead of failing the same reads again.
+Writes are not synced; `flush` is what makes them survive a power loss: it syncs LevelDB's own log.
+A table is written only when the memory table is full: each one is merged with all tables whose keys
+lie between its own, and those of one checkpoint lie in as many places as there are ledgers that
+grow. LevelDB takes a log whose end is damaged for one that was being written, and opens without it:
+so flushes are counted in the log, and the file FLUSHES has the count too.
+
+Any complaint of LevelDB is a CorruptIndex: the index is a cache of the log and can be made again. A
+complaint about an open database also leaves the file DAMAGED beside its tables, and such a
+directory does not open any more: the next start makes the index anew, instead of failing the same
+reads again.
 
 plyvel is published ready-made for Python 3.11 and 3.12 on Linux with x86-64 only. Elsewhere it
 has to be compiled, so it may be missing where everything else is there: `check_level_db` says it.
@@ -19,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from bookie.errors import CorruptIndex
+from bookie.storage.disk import replace_file
 from client.errors import ConfigError
 
 _missing: ImportError | None = None
@@ -28,6 +35,8 @@ except ImportError as error:  # also when it was compiled for a LevelDB that is 
     _missing = error
 
 MARK: Final = "DAMAGED"
+FLUSHES: Final = "FLUSHES"
+_FLUSHES_KEY: Final = b"f"
 
 
 def check_level_db() -> None:
@@ -85,6 +94,7 @@ class LevelDb:
             shutil.rmtree(path)
         if (path / MARK).exists():
             raise CorruptIndex(f"{path} was found damaged when it was last in use")
+        self._path = path
         self._complaints = _Complaints(path)
         try:
             self._db = plyvel.DB(
@@ -98,6 +108,11 @@ class LevelDb:
         except (plyvel.Error, OSError) as error:
             # Not marked: it may be open in another process.
             raise CorruptIndex(f"cannot open {path}: {error}") from error
+        try:
+            self._flushes = self._count_flushes()
+        except CorruptIndex:
+            self.close()
+            raise
 
     def get(self, key: bytes) -> bytes | None:
         with self._complaints.heard("read"):
@@ -132,11 +147,16 @@ class LevelDb:
         return LevelBatch(self._db, self._complaints)
 
     def flush(self) -> None:
-        # Compacting a range without keys writes the memory table to a synced file and nothing
-        # more. A synced write would not do: LevelDB may have moved on to another write-ahead
-        # log without syncing the one before.
+        # LevelDB's log has its records in order, so the newest one syncs all before it. An older
+        # log is removed only when its records are in a synced table: until then it may not have
+        # been synced itself, and compacting a range without keys waits for that table.
+        flushes = str(self._flushes + 1).encode()
         with self._complaints.heard("flush"):
-            self._db.compact_range(start=b"\xff", stop=b"\xff\xff")
+            self._db.put(_FLUSHES_KEY, flushes, sync=True)
+            if len(list(self._path.glob("*.log"))) > 1:
+                self._db.compact_range(start=b"\xff", stop=b"\xff\xff")
+            replace_file(self._path / FLUSHES, flushes)
+        self._flushes += 1
 
     def memory_bytes(self) -> int:
         try:
@@ -146,3 +166,17 @@ class LevelDb:
 
     def close(self) -> None:
         self._db.close()
+
+    def _count_flushes(self) -> int:
+        """Return how many flushes the index has. Raises CorruptIndex: fewer than there were."""
+        file = self._path / FLUSHES
+        try:
+            at_least = int(file.read_bytes())
+        except FileNotFoundError:
+            at_least = 0
+        except (OSError, ValueError) as error:
+            raise CorruptIndex(f"cannot read {file}: {error}") from error
+        flushes = int(self.get(_FLUSHES_KEY) or 0)
+        if flushes < at_least:
+            raise CorruptIndex(f"{self._path} has {flushes} flushes of {at_least}: it lost its end")
+        return flushes

@@ -13,6 +13,7 @@ from bookie.storage.core.append_log import LogPosition
 from bookie.storage.core.ledger_guard import LedgerTable
 from bookie.storage.core.log_format import Deletion, Location
 from bookie.storage.core.tally import Tally
+from bookie.storage.index import level_db
 from bookie.storage.index.index import Index, LedgerRecord, record_of
 from bookie.storage.index.level_db import LevelDb
 from client.ids import EntryId, LedgerId
@@ -209,23 +210,87 @@ def test_record_of_a_ledger() -> None:
     assert record_of(ledger) == LedgerRecord(b"key", True, b"p")
 
 
-def test_flush_puts_everything_into_synced_tables(tmp_path: Path) -> None:
-    """A copy of the files without LevelDB's own log has everything from before the flush."""
+def test_a_flush_is_all_that_a_power_loss_leaves(tmp_path: Path) -> None:
+    """A copy of the files as they were synced has everything from before the flush."""
     index = level(tmp_path / "index")
     for n in range(100):
         index.write([entry(1, n, n)], [], END)
     index.flush()
+    (log,) = (tmp_path / "index").glob("*.log")
+    synced = log.stat().st_size
     index.write([entry(1, 100, 100)], [], END)
     copy = tmp_path / "copy"
     copy.mkdir()
     for file in (tmp_path / "index").iterdir():
         if file.name != "LOCK":
-            data = b"" if file.suffix == ".log" else file.read_bytes()
-            (copy / file.name).write_bytes(data)
+            data = file.read_bytes()
+            (copy / file.name).write_bytes(data[:synced] if file == log else data)
     index.close()
     crashed = level(copy)
     assert crashed.places.entry_ids(LedgerId(1)) == list(range(100))
     crashed.close()
+
+
+def test_a_flush_syncs_the_log_and_writes_no_table(tmp_path: Path) -> None:
+    store = LevelDb(tmp_path, wipe=False, write_buffer_bytes=1 << 16, block_cache_bytes=1 << 16)
+    db = store._db
+    synced: list[bool] = []
+
+    class Watched:
+        def put(self, key: bytes, value: bytes, *, sync: bool = False) -> None:
+            db.put(key, value, sync=sync)
+            synced.append(sync)
+
+    store._db = Watched()
+    store.flush()
+    assert synced == [True]
+    assert not list(tmp_path.glob("*.ldb"))
+    db.close()
+
+
+def test_a_log_without_its_end_is_noticed_when_it_is_opened(tmp_path: Path) -> None:
+    """LevelDB itself takes a record that seems longer than its file for one being written."""
+    index = level(tmp_path)
+    index.write([entry(1, 0, 0)], [], END)
+    index.flush()
+    (log,) = tmp_path.glob("*.log")
+    first = log.stat().st_size
+    index.clear_entries(LedgerId(1), 10)
+    index.flush()
+    index.close()
+    data = bytearray(log.read_bytes())
+    data[first + 5] ^= 0x40  # the high byte of the length of the first record behind
+    log.write_bytes(data)
+    with pytest.raises(CorruptIndex, match="has 1 flushes of 2"):
+        level(tmp_path)
+    (tmp_path / level_db.FLUSHES).unlink()
+    index = level(tmp_path)
+    assert index.places.entry_ids(LedgerId(1)) == [0], "and it would have been back"
+    index.close()
+
+
+def test_a_count_of_flushes_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
+    index = level(tmp_path)
+    index.flush()
+    index.close()
+    (tmp_path / level_db.FLUSHES).write_bytes(b"?")
+    for _ in range(2):  # the second one finds it closed
+        with pytest.raises(CorruptIndex, match="cannot read"):
+            level(tmp_path)
+    level(tmp_path, wipe=True).close()
+    level(tmp_path).close()
+
+
+def test_a_flush_waits_for_the_table_of_a_log_that_is_full(tmp_path: Path) -> None:
+    """Nobody synced the older of two logs: only its table is safe."""
+    index = level(tmp_path)
+    index.write([entry(1, 0, 0)], [], END)
+    older = tmp_path / "000001.log"
+    older.touch()
+    index.flush()
+    assert list(tmp_path.glob("*.ldb"))
+    assert not older.exists()
+    index.close()
 
 
 def test_a_second_opener_and_a_foreign_path_are_corrupt(tmp_path: Path) -> None:
@@ -243,8 +308,8 @@ def test_damage_in_its_own_files_is_noticed(tmp_path: Path) -> None:
     index = level(path)
     for n in range(2000):
         index.write([entry(1, n, n)], [(LedgerId(n), LedgerRecord(b"key", False, None))], END)
-    index.flush()
     index.close()
+    level(path).close()  # what was in the log becomes tables
     for table in path.glob("*.ldb"):
         data = bytearray(table.read_bytes())
         for position in range(0, len(data) // 2, 50):
@@ -267,8 +332,8 @@ def test_an_index_that_was_found_damaged_does_not_open_again(tmp_path: Path) -> 
     index = level(path)
     for n in range(2000):
         index.write([entry(1, n, n)], [], END)
-    index.flush()
     index.close()
+    level(path).close()  # what was in the log becomes tables
     for table in path.glob("*.ldb"):
         data = bytearray(table.read_bytes())
         data[10] ^= 0xFF
