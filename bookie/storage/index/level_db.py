@@ -104,6 +104,7 @@ class LevelDb:
                 write_buffer_size=write_buffer_bytes,
                 lru_cache_size=block_cache_bytes,
                 bloom_filter_bits=10,
+                compression=None,  # a table half as large, whose making takes twice the CPU
             )
         except (plyvel.Error, OSError) as error:
             # Not marked: it may be open in another process.

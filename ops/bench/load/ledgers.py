@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from array import array
 from typing import Final
 
 import uvloop
@@ -33,8 +34,11 @@ class _Sender:
         self._payload = payload
         self._window = window
         self._sent_s: dict[int, float] = {}
-        self.added: list[tuple[float, float]] = []
-        """(end s, latency s) of each confirmed entry."""
+        # Arrays, which the garbage collector passes over: there may be a million.
+        self.ends_s = array("d")
+        """When each confirmed entry was confirmed."""
+        self.latencies_s = array("d")
+        """And how long after it was added."""
         self.left: int | None = None
         """How many more to send; None for any number."""
         self.failure: LedgerError | None = None
@@ -62,7 +66,8 @@ class _Sender:
             self.failure = error
             return
         now_s = time.monotonic()
-        self.added.append((now_s, now_s - self._sent_s.pop(entry)))
+        self.ends_s.append(now_s)
+        self.latencies_s.append(now_s - self._sent_s.pop(entry))
         self._send()
 
 
@@ -77,7 +82,7 @@ class _Load:
         for sender in self._senders:
             if sender.failure is not None:
                 raise LoadFailed(f"an entry was not added: {sender.failure}")
-        return sum(len(sender.added) for sender in self._senders)
+        return sum(len(sender.ends_s) for sender in self._senders)
 
     def start(self) -> None:
         for sender in self._senders:
@@ -100,7 +105,7 @@ class _Load:
         took_s = sorted(
             late_s
             for sender in self._senders
-            for at_s, late_s in sender.added
+            for at_s, late_s in zip(sender.ends_s, sender.latencies_s, strict=True)
             if begin_s <= at_s < end_s
         )
         tell(
