@@ -89,7 +89,7 @@ _ALL: Final = (
     Workload("hardware", hardware.measure, "machine", 15, _little, rounds=1),
     Workload("produce", produce.measure, "brokers", 180, _as_fast_as_it_goes(8), True),
     Workload("kafka-tools", kafka_tools.measure, "brokers", 140, _as_fast_as_it_goes(6)),
-    Workload("fixed-rate", fixed_rate.measure, "brokers", 115, _as_fast_as_it_goes(1), True),
+    Workload("fixed-rate", fixed_rate.measure, "brokers", 130, _as_fast_as_it_goes(1), True),
     Workload("fairness", fairness.measure, "synced brokers", 110, _as_fast_as_it_goes(4)),
     Workload("requests", requests.measure, "brokers", 135, _large_requests, True),
     Workload("secured", secured.measure, "open and secured", 180, _as_fast_as_it_goes(2)),

@@ -76,6 +76,10 @@ RULES: Final = (
     Rule("kafka-producer-perf-test 1000 B", "CPU s per GB", EVERY, Target("value", "<=", 10)),
     Rule("kafka-consumer-perf-test", "MB/s fetching", (SYNCED, DEFAULTS), Target("ratio", ">=", 1)),
     Rule(
+        "latency at 50% of the slower maximum, linger.ms=1", "p99 ms", EVERY,
+        Target("value", "<=", 5),
+    ),
+    Rule(
         "latency at 50% of the slower maximum, linger.ms=0", "p99 ms", EVERY,
         Target("value", "<=", 5),
     ),

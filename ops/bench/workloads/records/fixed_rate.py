@@ -73,8 +73,8 @@ async def tail(
 
 
 def cases(shares: Sequence[float]) -> list[tuple[float, int]]:
-    """Return shares of the maximum, and how long batches wait for records: the last one twice."""
-    return [*((share, LINGER_MS) for share in shares), (shares[-1], 0)]
+    """Return shares of the maximum, and how long batches wait for records: less at the last."""
+    return [*((share, LINGER_MS) for share in shares), *((shares[-1], ms) for ms in (1, 0))]
 
 
 def label(share: float, linger_ms: int) -> str:

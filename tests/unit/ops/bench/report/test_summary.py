@@ -75,6 +75,7 @@ def test_a_peer_of_zero_has_no_ratio() -> None:
         ),
         (PRODUCE, "disk bytes per byte and replica", DEFAULTS, "value <= 1.1"),
         ("latency at 50% of the slower maximum", "p99 ms", SYNCED, "ratio <= 1"),
+        ("latency at 50% of the slower maximum, linger.ms=1", "p99 ms", SYNCED, "value <= 5"),
         ("latency at 50% of the slower maximum, linger.ms=0", "p99 ms", SYNCED, "value <= 5"),
         ("latency at 10% of the slower maximum", "p99 ms", SYNCED, None),
         ("unbatched requests, 1 connection", "requests per CPU s", SYNCED, "ratio >= 1"),
