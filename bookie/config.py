@@ -291,8 +291,8 @@ class BookieConfig(AdminAccess):
     )
     checkpoint_bytes: int = setting(
         128 * _MIB,
-        "Log bytes between checkpoints. High: a start replays more; low: the index is flushed"
-        " in small pieces.",
+        "Log bytes between checkpoints. High: a start replays more; low: the index is synced more"
+        " often.",
         at_least=_KIB,
     )
     checkpoint_records: int = setting(
@@ -311,7 +311,10 @@ class BookieConfig(AdminAccess):
         at_least=0,
     )
     index_write_buffer_bytes: int = setting(
-        16 * _MIB, "LevelDB memory table of the index.", at_least=64 * _KIB
+        16 * _MIB,
+        "LevelDB memory table of the index. High: fewer tables are made and merged; low: a start"
+        " reads less of LevelDB's own log.",
+        at_least=64 * _KIB,
     )
     index_cache_bytes: int = setting(64 * _MIB, "LevelDB block cache of the index.", at_least=0)
     reader_threads: int = setting(
