@@ -104,7 +104,7 @@ class LevelDb:
                 write_buffer_size=write_buffer_bytes,
                 lru_cache_size=block_cache_bytes,
                 bloom_filter_bits=10,
-                compression=None,  # a table half as large, whose making takes twice the CPU
+                compression=None,  # with it, a table is half as large and takes twice the CPU
             )
         except (plyvel.Error, OSError) as error:
             # Not marked: it may be open in another process.
@@ -172,12 +172,10 @@ class LevelDb:
         """Return how many flushes the index has. Raises CorruptIndex: fewer than there were."""
         file = self._path / FLUSHES
         try:
-            at_least = int(file.read_bytes())
-        except FileNotFoundError:
-            at_least = 0
+            at_least = int(file.read_bytes()) if file.exists() else 0
+            flushes = int(self.get(_FLUSHES_KEY) or 0)
         except (OSError, ValueError) as error:
             raise CorruptIndex(f"cannot read {file}: {error}") from error
-        flushes = int(self.get(_FLUSHES_KEY) or 0)
         if flushes < at_least:
             raise CorruptIndex(f"{self._path} has {flushes} flushes of {at_least}: it lost its end")
         return flushes
