@@ -19,7 +19,7 @@ from ops.bench.load.channel import LoadFailed, hear, heard, tell
 DUE: Final = struct.Struct(">q")
 _TICK_S: Final = 0.000_5
 """A record is handed over so late at the most, if the processor is free; it is part of every
-latency. Not `poll`'s to wait for, which counts in milliseconds."""
+latency. `poll` could not wait for so short a time: it counts in milliseconds."""
 _FLUSH_TIMEOUT_S: Final = 120.0
 
 
