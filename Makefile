@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+RUNTIME := $(VENV)/.runtime
 # Flags for the program that a target runs: make up ARGS="--brokers 2", make test ARGS="-k produce"
 ARGS ?=
 PYTEST := $(BIN)/python -m pytest
@@ -27,7 +28,7 @@ SIM_MINUTES_MAX := $(if $(CI),--minutes 3)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup upgrade up demo test test-all test-fast clients clients-short lint format clean
-.PHONY: ecosystem spark sim sim-short mutants bench-spark fuzz model model-short chaos chaos-short chaos-transactions chaos-transactions-short chaos-compaction chaos-compaction-short chaos-secured-short power-loss crash-loop rolling-restart
+.PHONY: ecosystem spark sim sim-short mutants bench-spark fuzz model model-short chaos chaos-short chaos-transactions chaos-transactions-short chaos-compaction chaos-compaction-short chaos-secured-short power-loss full-disk-power-loss crash-loop rolling-restart
 .PHONY: audit pins wheel test-newest interop interop-short bench bench-short bench-profile docs
 
 help:  ## Show this list
@@ -38,13 +39,16 @@ setup: $(INSTALLED)  ## Make .venv with the quire command and the test tools in 
 $(INSTALLED): pyproject.toml constraints.txt ops/setup.sh
 	@ops/setup.sh
 
+$(RUNTIME): pyproject.toml constraints.txt ops/setup.sh ops/zookeeper_jars.py
+	@ops/setup.sh --runtime
+
 upgrade:  ## Install the newest versions of everything, and note them in constraints.txt
 	@ops/setup.sh --newest
 
-up: $(INSTALLED)  ## Run a local cluster until Ctrl-C: ZooKeeper, three bookies, one broker
+up: $(RUNTIME)  ## Run a local cluster until Ctrl-C: ZooKeeper, three bookies, one broker
 	@$(BIN)/quire up $(ARGS)
 
-demo: $(INSTALLED)  ## Publish, kill -9 a bookie and a broker, and check every record
+demo: $(RUNTIME)  ## Publish, kill -9 a bookie and a broker, and check every record
 	@$(BIN)/quire demo $(ARGS)
 
 test: $(INSTALLED) $(if $(ARGS),,lint) clients-short  ## What should stop a commit, in ten minutes; ARGS="-k produce" narrows it
@@ -142,6 +146,9 @@ chaos-secured-short: $(INSTALLED) clients  ## Half a minute with TLS and logins 
 power-loss: $(INSTALLED) clients  ## The whole cluster loses power COUNT times (default 20) under load
 	@$(BIN)/python -m tests.chaos --only power_loss --strikes $(or $(COUNT),20) $(ARGS)
 
+full-disk-power-loss: $(INSTALLED) clients  ## It loses power COUNT times (default 3) while disks of bookies are full
+	@$(BIN)/python -m tests.chaos --only full_disk_power_loss --strikes $(or $(COUNT),3) $(ARGS)
+
 fuzz: $(INSTALLED)  ## Fuzz every parser for SECONDS each (default 60), guided by coverage if atheris is there
 	@$(BIN)/pip install -q atheris || echo "fuzz: no atheris for this Python: mutations instead"
 	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(ARGS)
@@ -173,7 +180,7 @@ docs: $(INSTALLED)  ## Make one searchable site of all Markdown pages: build/doc
 	@$(BIN)/zensical build --strict --config-file build/docs/zensical.toml
 	@echo "docs: build/docs/site/index.html"
 
-wheel: $(INSTALLED)  ## Build dist/quire-VERSION-py3-none-any.whl, its bill of materials and pinned requirements
+wheel: $(INSTALLED)  ## Build dist/quire-VERSION-cp311-abi3-PLATFORM.whl, its bill of materials and pinned requirements
 	@rm -rf build dist/quire-*.whl dist/quire.cdx.json
 	@$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 	@rm -rf build && ls dist/quire-*.whl

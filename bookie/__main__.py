@@ -24,9 +24,8 @@ import uvloop
 from prometheus_client import ProcessCollector
 
 from bookie.admin.cluster import ClusterAdmin
-from bookie.bookie import Bookie
+from bookie.bookie import Bookie, Environment
 from bookie.config import BookieConfig
-from bookie.environment import Environment
 from bookie.errors import StorageError
 from bookie.metrics import BookieMetrics
 from bookie.storage.disk import RealDisk
@@ -40,18 +39,20 @@ from client.histogram import Histogram
 from client.ids import BookieId
 from client.metadata.zookeeper import ZooKeeperStore
 from client.node import logs
-from client.node.allocator import keep_freed_memory
-from client.node.collector import Collector
 from client.node.exposition import Exposition, table
-from client.node.open_files import connections_that_fit
+from client.node.process import (
+    Collector,
+    apply_scheduling,
+    connections_that_fit,
+    keep_freed_memory,
+    on_stop_signal,
+)
 from client.node.process_metrics import (
     ROWS,
     LoopLag,
     provide_metadata_requests,
     provide_process,
 )
-from client.node.scheduling import apply_scheduling
-from client.node.stop_signal import on_stop_signal
 
 logger = logging.getLogger("bookie")
 

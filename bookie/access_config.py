@@ -65,6 +65,14 @@ class AccessConfig:
                 ' to "required"'
             )
 
+    def open_reason(self) -> str:
+        """Say why strangers who reach the port may use it; "" if they may not."""
+        if self.tls != "required":
+            return "anyone who reaches this port can use every ledger; set access.tls"
+        if self.tls_client_auth != "required":
+            return "TLS without access.tls_client_auth keeps nobody out"
+        return ""
+
     def check_beside(self, security: ClusterSecurity) -> None:
         """Check relations to the bookie's certificate. Raises ConfigError."""
         if self.tls != "off" and security.tls_cert is None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bookie.access_config import AccessConfig
-from bookie.storage.core.log_format import BODY_BYTES_MAX, FILE_BYTES_MAX
+from bookie.storage.core.append_log import BODY_BYTES_MAX, FILE_BYTES_MAX
 from client.autorecovery.config import AutoRecoveryConfig
 from client.config import check_ranges, required, setting
 from client.errors import ConfigError
 from client.metadata.paths import LEDGERS_ROOT
 from client.node.logs import LogFormat, LogLevel
-from client.node.scheduling import CpuScheduling
+from client.node.process import CpuScheduling
 from client.security.admin_access import AdminAccess, check_admin_access, check_reachable
 from client.security.cluster_security import ClusterSecurity
 
@@ -36,7 +36,11 @@ class BookieConfig(AdminAccess):
     allow_storage_expansion: bool = setting(
         False, "Accept empty directories that were added to those of an existing bookie."
     )
-    host: str = setting("0.0.0.0", "Address to listen on.")  # noqa: S104  a server's default
+    host: str = setting(
+        "127.0.0.1",
+        "Address to listen on; 0.0.0.0 for all. Everybody who can reach it may read, write and"
+        " fence every ledger, unless [access] asks for certificates.",
+    )
     port: int = setting(
         3181, "TCP port of the BookKeeper protocol; 0 takes a free one.", at_least=0, at_most=65535
     )

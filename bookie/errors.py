@@ -1,7 +1,7 @@
 """Errors of a bookie's storage, below the tree of `client/errors.py`.
 
 StorageError
-├── DiskFull         no room for a write; nothing was acknowledged, the bookie stays up
+├── DiskFull         no room for a write, in log or index; it did not happen, the bookie stays up
 ├── DiskFailed       a write or sync failed: what is durable is unknown, the bookie must stop
 ├── CorruptRecord    bytes of the log are not what was written: "I cannot say", never "absent"
 ├── CorruptIndex     the index cannot be read; it can be rebuilt from the log

@@ -77,6 +77,7 @@ GAUGES: Final = {
     "batch_read_bytes": "Bytes of entries that batch reads under way have read so far",
     "index_bytes": "Memory of the index: its write buffers and block cache",
     "unfinished_bytes": "Bytes of requests that are not complete",
+    "strangers_bytes": "The same of clients that have yet to show a certificate",
     "unread_bytes": "Bytes of answers to clients that are behind in reading them",
     "unsent_bytes": "Bytes of answers not read yet, including those to clients that keep up",
     "admin_body_bytes": "Bytes of the bodies of admin requests under way",

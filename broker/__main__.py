@@ -28,19 +28,24 @@ from broker.compaction.child_worker import ChildWorker
 from broker.compaction.config import CompactionConfig
 from broker.config import BrokerConfig
 from broker.errors import BrokerError
+from broker.offload.config import OffloadConfig
+from broker.offload.offloader import Objects
 from broker.partition.ledger_access import LedgerAccess
 from client.config import Resolved, load_program
 from client.errors import ConfigError, LedgerError, LogCorrupt, MetadataError
 from client.ledger.client import LedgerClient
-from client.ledger.stats import LedgerStats
+from client.ledger.metrics import LedgerStats
 from client.metadata.zookeeper import ZooKeeperStore
 from client.node import logs
-from client.node.allocator import keep_freed_memory
-from client.node.collector import Collector
-from client.node.open_files import connections_that_fit
+from client.node.process import (
+    Collector,
+    apply_scheduling,
+    connections_that_fit,
+    keep_freed_memory,
+    on_stop_signal,
+)
 from client.node.process_metrics import provide_metadata_requests
-from client.node.scheduling import apply_scheduling
-from client.node.stop_signal import on_stop_signal
+from client.objects.obstore_store import ObstoreStore
 
 log = logging.getLogger("broker")
 
@@ -109,7 +114,7 @@ async def _run(resolved: Resolved[BrokerConfig]) -> int:
         ledgers = LedgerAccess(client, config.ledger_password.encode())
         broker = Broker(
             config, store=store, ledgers=ledgers, clock=clock, rng=rng, now_s=time.perf_counter,
-            worker=_compaction_worker(config.compaction),
+            worker=_compaction_worker(config.compaction), objects=_objects(config.offload),
         )  # fmt: skip
         broker.server.connections_that_fit = partial(connections_that_fit, reserved=_OTHER_FILES)
         provide_metadata_requests(broker.metrics, store.request_seconds)
@@ -126,6 +131,17 @@ def _compaction_worker(config: CompactionConfig) -> ChildWorker | None:
     return ChildWorker(
         memory_bytes_max=config.child_memory_bytes_max, timeout_ms=config.child_timeout_ms
     )
+
+
+def _objects(config: OffloadConfig) -> Objects | None:
+    """Return the object store, and threads for the work on what goes there and comes back: it is
+    checksums and copying of bytes, a few milliseconds for each of the parts, most of it without the
+    interpreter's lock. Raises ConfigError."""
+    if config.store_url is None:
+        return None
+    timeout_s = config.request_timeout_ms / 1000
+    store = ObstoreStore(config.store_url, endpoint=config.endpoint or "", timeout_s=timeout_s)
+    return Objects(store, asyncio.to_thread)
 
 
 async def _serve(broker: Broker, admin: AdminServer, told_to_stop: asyncio.Event) -> None:

@@ -12,20 +12,16 @@ others take over; connections go last.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping
 from typing import Final, Protocol
 
 from broker import gauges
-from broker.access.brokers_account import own_account, own_credentials
-from broker.access.listener_security import ListenerSecurity
-from broker.access.login import Logins
-from broker.access.quotas import Quotas
-from broker.access.rights import Rights
-from broker.access.users import Users
 from broker.cluster.cluster import Cluster
-from broker.cluster.core.features import KNOWN
+from broker.cluster.core.features import KNOWN, SHARE_VERSION
 from broker.cluster.core.topology import BrokerInfo
+from broker.cluster.directory_view import Freshness
 from broker.cluster.features import Features
 from broker.cluster.hand_over import HandOver
 from broker.cluster.leader_changes import LeaderChangeTracker
@@ -38,8 +34,10 @@ from broker.compaction.compactor import Compactor
 from broker.compaction.worker import Worker
 from broker.config import BrokerConfig
 from broker.coordinator.core.routing import OFFSETS_TOPIC
+from broker.front.codec_thread import CodecThread
 from broker.front.core.client_telemetry import ClientTelemetry, Limits
 from broker.front.core.fetch_sessions import FetchSessions
+from broker.front.core.share_sessions import ShareSessions
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
 from broker.front.endpoints import endpoints_of
@@ -47,8 +45,14 @@ from broker.front.handlers.registry import advertised, handlers
 from broker.front.read_budget import ReadBudget
 from broker.front.server import Server
 from broker.front.services import Services
+from broker.front.shares.dead_letters import DeadLetters
+from broker.front.shares.share_services import ShareServices
+from broker.front.shares.share_settings import GroupConfigs
 from broker.front.topic_metadata_cache import TopicMetadataCache
+from broker.groups.group_settings import GroupSettings
 from broker.groups.groups import Groups
+from broker.groups.share_members import ShareMembers
+from broker.groups.share_offsets import ShareOffsets
 from broker.leadership.awaited_partitions import AwaitedPartitions
 from broker.leadership.followers import Followers
 from broker.leadership.maintenance import Maintenance
@@ -59,29 +63,33 @@ from broker.leadership.under_replicated_roller import UnderReplicatedRoller
 from broker.link.link_services import LinkServices
 from broker.link.links import Links
 from broker.metrics import Metrics
+from broker.offload.offloader import Objects, Offloader, in_place
+from broker.partition.core.producer_state import RefusedBatches
 from broker.partition.leading.send_turns import SendTurns
 from broker.partition.ledgers import Ledgers
 from broker.partition.log_services import LogServices
 from broker.partition.read_ahead import ReadAhead
 from broker.partition.tail_cache import TailCache
-from broker.security.core.freshness import Freshness
-from broker.security.tls_files import TlsFiles
-from broker.settings.client_subscriptions import ClientSubscriptions
-from broker.settings.live_settings import LiveSettings
+from broker.security.listener_security import ListenerSecurity, TlsFiles
+from broker.security.login import Logins, own_account, own_credentials
+from broker.security.quotas import Quotas
+from broker.security.rights import Rights
+from broker.security.users import Users
+from broker.settings.live_settings import ClientSubscriptions, LiveSettings
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topic_cleaner import TopicCleaner
 from broker.topics.topics import Topics
-from broker.transactions.marker_sessions import LinkedMarkers
+from broker.transactions.marker_sender import LinkedMarkers
 from broker.transactions.marker_writer import MarkerWriter
-from broker.transactions.questions import Questions
 from broker.transactions.transactions import Transactions
-from broker.transactions.verifier import Verifier
+from broker.transactions.verifier import Questions, Verifier
 from client.autorecovery.tree import ReplicationTree
 from client.histogram import Stopwatch, loop_time
 from client.ids import BookieId, Clock, Rng
 from client.metadata.store import MetadataStore, SessionState
 from client.segments.pages import PageCache
+from client.wire.kafka.batches.records import IS_COMPILED
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +112,9 @@ class BackgroundTask(Protocol):
 class Broker:
     """Start it once, close it once."""
 
+    _registration: Registration | None = None
+    _hand_over: HandOver | None = None
+
     def __init__(
         self,
         config: BrokerConfig,
@@ -114,10 +125,12 @@ class Broker:
         rng: Rng,
         now_s: Stopwatch = loop_time,
         worker: Worker | None = None,
+        objects: Objects | None = None,
     ) -> None:
         """`store` and `ledgers` are started already, and closed by whoever made them.
 
-        `worker`: who does the work of compaction; None: this process.
+        `worker`: who does the work of compaction; None: this process. `objects`: where old segments
+        go; the broker closes it. None: they stay on bookies.
 
         `now_s` measures what metrics show; nothing is decided by it.
         """
@@ -125,11 +138,11 @@ class Broker:
         """The port of each listener; known after `start`."""
         self.incarnation = f"{rng.getrandbits(64):016x}"
         self.is_started, self.started_ms = False, 0
-        self.log_services = _log_services(config, store, ledgers, clock, rng, now_s)
+        self.log_services = _log_services(config, store, ledgers, clock, rng, now_s, objects)
         self.cluster = Cluster(store, config, rng=rng)
-        changes = TopicChanges(store, clock, rng, config.ledger.ledgers_root)
+        changes = TopicChanges(store, clock, rng, config.ledger.ledgers_root, bool(objects))
         self.topics = Topics(self.cluster, changes, config)
-        self.partitions = _partitions(self.cluster, config)
+        self.partitions = _partitions(self.cluster, config, self.log_services.refused)
         led = self.log_services, self.cluster, self.partitions
         self._ownership = _ownership(*led, Owner(config.node_id, self.incarnation), config)
         groups = Groups(self.cluster, self.topics, self.partitions, config, clock=clock, rng=rng)
@@ -140,10 +153,9 @@ class Broker:
         links = _links(self.cluster, config, self.incarnation, access, self.metrics)
         transactions = Transactions(*parts, LinkedMarkers(links), clock)
         markers = MarkerWriter(self.cluster, self.partitions, {OFFSETS_TOPIC: groups.write_marker})
-        _serve(links.services, transactions, markers)
-        if config.transactions.enabled:
-            self.log_services.coordinators.verifier = Verifier(self.cluster, links)
+        self._serve(links, transactions, markers, config)
         self.compactor = Compactor(self.log_services, self.partitions, config.compaction, worker)
+        self.offloader = _offloader(*led, config, objects)
         self.services = Services(
             config=config,
             settings=LiveSettings(store, config),
@@ -166,29 +178,44 @@ class Broker:
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
             fetch_sessions=_fetch_sessions(config, rng),
+            shares=_shares(self, config, links, groups),
             telemetry=_telemetry(config),
             subscriptions=ClientSubscriptions(store),
+            group_settings=GroupSettings(store),
+            codecs=CodecThread(self.metrics),
             turns=self.log_services.turns,
             clock=clock,
             rng=rng,
             served=advertised(handlers()),
         )
-        self.server = _server(self.services, ledgers, tls)
+        self.letters, self.server = _front(self.services, ledgers, tls, links)
         self._background: tuple[BackgroundTask, ...] = (
-            peers, links, tls, self.compactor, self.services.features,
+            peers, links, tls, self.compactor, self.offloader, self.services.features,
             *_housekeeping(self.log_services, self.cluster, self.partitions, changes, config),
         )  # fmt: skip
-        self._registration: Registration | None = None
-        self._hand_over: HandOver | None = None
         self._connect()
+
+    def _serve(
+        self, links: Links, transactions: Transactions, markers: MarkerWriter, config: BrokerConfig
+    ) -> None:
+        """Answer what other brokers ask of transactions, and ask them."""
+        markers.serve(links.services)
+        Questions(transactions).serve(links.services)
+        if config.transactions.enabled:
+            self.log_services.coordinators.verifier = Verifier(self.cluster, links)
 
     def _connect(self) -> None:
         """Tell the parts of each other where one has to be there before the other."""
         for coordinators in (self.groups, self.transactions):
             self._ownership.add_observer(coordinators.on_opened, coordinators.on_closed)
             coordinators.last_connection = lambda: self.server.last_connection
+        self._ownership.add_observer(self.letters.on_opened, self.letters.on_closed)
+        self.log_services.archiving.tell = self.letters.tell
         self.services.settings.follow(self._configure)
+        self.services.group_settings.follow(self._configure_groups)
         gauges.provide_telemetry(self.metrics, self.services.telemetry)
+        gauges.provide_shares(self.metrics, self.services.shares.sessions, self.letters)
+        gauges.provide_offload(self.log_services, self.offloader)
         self._provide_gauges()
 
     def _configure(self) -> None:
@@ -196,9 +223,14 @@ class Broker:
         settings = self.services.settings
         self.services.config = settings.config
         self.topics.follow(settings.config)
-        self.groups.configure(settings.config.groups())
+        self._configure_groups()
         self.server.configure(settings.config)
         self.cluster.set_topic_defaults(settings.topic_defaults)
+
+    def _configure_groups(self) -> None:
+        limits = self.config.groups()
+        limits.own_times = self.services.group_settings.own_times(limits)
+        self.groups.configure(limits)
 
     def _provide_gauges(self) -> None:
         services = self.services
@@ -253,6 +285,7 @@ class Broker:
         await self.cluster.start()
         await self.services.settings.start()
         await self.services.subscriptions.start()
+        await self.services.group_settings.start()
         await self.services.features.load()
         self.cluster.add_listener(lambda: self.metrics.keep_topics(self.cluster.topics))
         await self.log_services.lease.ask(self.store)
@@ -286,6 +319,8 @@ class Broker:
             task.start()
         self.is_started = True
         self.started_ms = self.services.clock.now_ms()
+        if not IS_COMPILED:
+            log.warning("records.not_compiled broker=%d", config.node_id)
         log.info(
             "broker.serving broker=%d port=%d cluster=%s",
             config.node_id, self.port, self.cluster.cluster_id,
@@ -321,17 +356,20 @@ class Broker:
         await self._ownership.close()
         self.groups.close()
         self.transactions.close()
+        self.letters.close()
         if self._registration is not None:
             await self._registration.close()
         for task in self._background:
             await task.close()
         await self.server.close()
+        self.services.codecs.close()
         self.services.deadlines.close()
         await self.services.users.close()
         await self.services.rights.close()
         await self.services.quotas.close()
         await self.services.settings.close()
         await self.services.subscriptions.close()
+        await self.services.group_settings.close()
         await self.cluster.close()
         log.info("broker.closed broker=%d", self.config.node_id)
 
@@ -349,9 +387,21 @@ def _housekeeping(
     return (
         Maintenance(partitions, clock, interval_s=config.retention_check_interval_ms / 1000),
         UnderReplicatedRoller(partitions, ledgers, tree.marked_ledgers),
-        TopicCleaner(store, cluster, changes, ledgers, config.node_id, clock),
+        TopicCleaner(store, cluster, changes, ledgers, config.node_id, clock, shared.archive),
         OrphanLedgers(store, ledgers, cluster, config.node_id),
     )
+
+
+def _offloader(
+    shared: LogServices,
+    cluster: Cluster,
+    partitions: Partitions,
+    config: BrokerConfig,
+    objects: Objects | None,
+) -> Offloader:
+    """Return who takes old segments to the object store, if there is one."""
+    off_loop = in_place if objects is None else objects.off_loop
+    return Offloader(shared, partitions, config.offload, lambda: cluster.cluster_id, off_loop)
 
 
 def _access(
@@ -376,10 +426,10 @@ def _links(
     return links
 
 
-def _partitions(cluster: Cluster, config: BrokerConfig) -> Partitions:
+def _partitions(cluster: Cluster, config: BrokerConfig, refused: RefusedBatches) -> Partitions:
     """Return the partitions that are led here, none yet."""
     hold_s, hold_bytes = config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
-    return Partitions(cluster, AwaitedPartitions(hold_s, hold_bytes))
+    return Partitions(cluster, AwaitedPartitions(hold_s, hold_bytes), refused)
 
 
 def _ownership(
@@ -394,12 +444,6 @@ def _ownership(
     return Ownership(shared, cluster, partitions, owner, close_timeout_s=close_s)
 
 
-def _serve(link: LinkServices, transactions: Transactions, markers: MarkerWriter) -> None:
-    """Answer what other brokers ask of transactions."""
-    markers.serve(link)
-    Questions(transactions).serve(link)
-
-
 def _peers(
     cluster: Cluster, store: MetadataStore, config: BrokerConfig, access: PeerAccess
 ) -> tuple[Peers, LeaderChangeTracker]:
@@ -407,6 +451,15 @@ def _peers(
     answer_max_s = config.peer_answer_max_ms / 1000
     peers = Peers(store, cluster, config.node_id, answer_max_s, access)
     return peers, LeaderChangeTracker(cluster, peers, config.metadata_hold_max_ms / 1000)
+
+
+def _front(
+    services: Services, ledgers: Ledgers, tls: TlsFiles, links: Links
+) -> tuple[DeadLetters, Server]:
+    """Return who writes dead letters, and stores those of other brokers; and the listeners."""
+    letters = DeadLetters(services, links)
+    letters.serve(links.services)
+    return letters, _server(services, ledgers, tls)
 
 
 def _server(services: Services, ledgers: Ledgers, tls: TlsFiles) -> Server:
@@ -420,7 +473,8 @@ def _users(
     store: MetadataStore, config: BrokerConfig, rng: Rng, metrics: Metrics, freshness: Freshness
 ) -> Users:
     security = config.security
-    users = Users(store, security.users_max, own_credentials(security, rng), freshness)
+    own = functools.partial(own_credentials, security)
+    users = Users(store, security.users_max, own, freshness, rng)
     metrics.provide_one("quire_broker_users", lambda: users.count)
     return users
 
@@ -438,6 +492,24 @@ def _fetch_sessions(config: BrokerConfig, rng: Rng) -> FetchSessions:
     )
 
 
+def _shares(broker: Broker, config: BrokerConfig, links: Links, groups: Groups) -> ShareServices:
+    """Return what share groups need beside their coordinators; other brokers ask it, too."""
+    members = ShareMembers(broker.cluster, links, groups)
+    offsets = ShareOffsets(broker.cluster, links, broker.partitions)
+    members.serve(links.services)
+    offsets.serve(links.services)
+    return ShareServices(
+        ShareSessions(config.group_share_max_share_sessions, config.fetch_session_partitions_max),
+        members,
+        offsets,
+        GroupConfigs(
+            lambda: broker.services.group_settings,
+            lambda: broker.services.config,
+            lambda: broker.services.features.finalized.levels.get(SHARE_VERSION, 0),
+        ),
+    )
+
+
 def _log_services(
     config: BrokerConfig,
     store: MetadataStore,
@@ -445,6 +517,7 @@ def _log_services(
     clock: Clock,
     rng: Rng,
     now_s: Stopwatch,
+    objects: Objects | None,
 ) -> LogServices:
     """Return what all partitions share."""
     return LogServices(
@@ -461,6 +534,7 @@ def _log_services(
             config.read_ahead_reader_bytes_max,
             config.read_ahead_patience_ms / 1000,
         ),
+        archive=None if objects is None else objects.archive(config.offload),
         limits=config.log_limits(),
         metrics=Metrics(topics_max=config.metric_topics_max, now_s=now_s),
     )

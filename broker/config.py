@@ -1,21 +1,23 @@
-"""Settings of one broker.
+"""Settings of one broker, and which of its limits must fit within which others.
 
 Settings of a topic are in `broker/cluster/core/topic_config.py`: they belong to the topic and are
-stored with it.
+stored with it. What each step does while its limit is reached is told in one place,
+`ops/handbook/RUN.md` ("When producers are faster than bookies"); what they hold and their sum in
+`ops/MEMORY.md`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final
 
 from broker.compaction.config import CompactionConfig
-from broker.front.telemetry.config import TelemetrySettings
-from broker.groups.core.group_types import GroupConfig
+from broker.groups.core.group_types import ASSIGNOR_NAMES, ConsumerTimes, GroupConfig
 from broker.leadership.config import FollowerSettings
-from broker.limits import check_limits
 from broker.link.core.peer_state import LinkConfig
-from broker.partition.core.log_limits import LogLimits
+from broker.offload.config import OffloadConfig
+from broker.partition.core.log_limits import ENTRY_FRAME_BYTES, LogLimits
 from broker.security.config import SecurityConfig
 from broker.transactions.config import TransactionSettings
 from client.config import check_ranges, setting
@@ -23,11 +25,60 @@ from client.errors import ConfigError
 from client.ids import BrokerId
 from client.ledger.config import LedgerClientConfig
 from client.node.logs import LogFormat, LogLevel
-from client.node.scheduling import CpuScheduling
+from client.node.process import CpuScheduling
 from client.security.admin_access import AdminAccess, check_admin_access
 from client.security.cluster_security import ClusterSecurity
 
 _MIB = 1024 * 1024
+
+_LADDER: Final = (
+    ("ledger.writer_in_flight_bytes_max", "log_in_flight_bytes_max"),
+    ("log_in_flight_bytes_max", "in_flight_bytes_max"),
+    ("connection_in_flight_bytes_max", "in_flight_bytes_max"),
+    ("partition_hold_bytes_max", "in_flight_bytes_max"),
+    ("transactions.held_bytes_max", "in_flight_bytes_max"),
+)
+"""Each of these limits is at most the next: credit comes up from the bookies, step by step, and a
+step that could hold less than the one below it would never let that one fill. What is below the
+first is checked in `client/ledger/config.py`."""
+
+_PARTS: Final = (
+    ("request_bytes_max", "unfinished_bytes_max"),
+    ("control_request_bytes_max", "request_bytes_max"),
+    ("security.sasl_login_bytes_max", "request_bytes_max"),
+    ("telemetry.push_bytes_max", "control_request_bytes_max"),
+    ("telemetry.client_series_max", "telemetry.series_max"),
+    ("fetch_bytes_max", "unread_bytes_max"),
+    ("send_buffer_bytes_max", "unread_bytes_max"),
+    ("read_ahead_reader_bytes_max", "read_ahead_bytes_max"),
+)
+"""What one may have is at most what all may have together, unless that is 0: nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetrySettings:
+    """How much a broker takes of what clients tell of themselves."""
+
+    clients_max: int = setting(
+        1_000,
+        "Clients whose metrics a broker keeps; others are told not to push any.",
+        at_least=0,
+    )
+    series_max: int = setting(
+        5_000,
+        "Values of all those clients together, each a line of /metrics; further ones are dropped.",
+        at_least=0,
+    )
+    client_series_max: int = setting(1_000, "The same for one client.", at_least=1)
+    push_bytes_max: int = setting(
+        1 << 20,
+            "Largest push, Kafka's telemetry.max.bytes; decompressed, it may be twice as large.",
+        at_least=1024, at_most=16 << 20,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        """Check ranges; raise ConfigError."""
+        check_ranges(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +155,7 @@ class BrokerConfig(AdminAccess):
     security: SecurityConfig = field(default_factory=SecurityConfig)
     cluster_security: ClusterSecurity = field(default_factory=ClusterSecurity)
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
+    offload: OffloadConfig = field(default_factory=OffloadConfig)
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
     follower: FollowerSettings = field(default_factory=FollowerSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
@@ -306,6 +358,115 @@ class BrokerConfig(AdminAccess):
         3_000, "How long the first rebalance of an empty group waits for members.", at_least=0
     )
     group_size_max: int = setting(10_000, "Members per group.", at_least=1)
+    group_consumer_session_timeout_ms: int = setting(
+        45_000,
+        "How long a member of the consumer protocol may be silent before it is removed. Lower: what"
+        " a dead member had is read again sooner.",
+        at_least=1,
+    )
+    group_consumer_heartbeat_interval_ms: int = setting(
+        5_000,
+        "How often members of the consumer protocol send heartbeats. Lower: they hear of a new"
+        " assignment sooner, and coordinators have more to do.",
+        at_least=1,
+    )
+    group_consumer_session_timeout_min_ms: int = setting(
+        45_000,
+        "Shortest session that a single group may be set to (consumer.session.timeout.ms), beside"
+        " what holds for all groups.",
+        at_least=1,
+    )
+    group_consumer_session_timeout_max_ms: int = setting(
+        60_000, "Longest session that a single group may be set to.", at_least=1
+    )
+    group_consumer_heartbeat_interval_min_ms: int = setting(
+        5_000,
+        "Shortest interval of heartbeats that a single group may be set to"
+        " (consumer.heartbeat.interval.ms), beside what holds for all groups.",
+        at_least=1,
+    )
+    group_consumer_heartbeat_interval_max_ms: int = setting(
+        15_000, "Longest interval of heartbeats that a single group may be set to.", at_least=1
+    )
+    group_consumer_max_size: int = setting(
+        10_000, "Members per group of the consumer protocol.", at_least=1
+    )
+    group_consumer_assignment_interval_ms: int = setting(
+        1_000,
+        "Shortest time between two target assignments of a group of the consumer protocol. Higher:"
+        " a group that starts is divided fewer times.",
+        at_least=0,
+    )
+    group_consumer_assignment_interval_min_ms: int = setting(
+        0,
+        "Shortest time between two target assignments that a single group may be set to"
+        " (consumer.assignment.interval.ms), beside what holds for all groups.",
+        at_least=0,
+    )
+    group_consumer_assignment_interval_max_ms: int = setting(
+        15_000,
+        "Longest time between two target assignments that a single group may be set to.",
+        at_least=0,
+    )
+    group_consumer_assignors: tuple[str, ...] = setting(
+        ASSIGNOR_NAMES,
+        "Which assignors members of the consumer protocol may ask for; the first is taken if they"
+        " do not.",
+    )
+    group_share_session_timeout_ms: int = setting(
+        45_000,
+        "How long a member of a share group may be silent before it is removed from the group.",
+        at_least=1,
+    )
+    group_share_heartbeat_interval_ms: int = setting(
+        5_000,
+        "How often members of share groups send heartbeats. Lower: they hear of new partitions"
+        " sooner, and coordinators have more to do.",
+        at_least=1,
+    )
+    group_share_assignment_interval_ms: int = setting(
+        1_000, "Shortest time between two target assignments of a share group.", at_least=0
+    )
+    group_share_max_size: int = setting(200, "Members per share group.", at_least=1)
+    group_share_max_share_sessions: int = setting(
+        2_000,
+        "Members of share groups that may fetch from this broker at once; further ones wait until"
+        " others have gone.",
+        at_least=1,
+    )
+    group_share_record_lock_duration_ms: int = setting(
+        30_000,
+        "How long a member of a share group has for a record before another one may get it, unless"
+        " its group sets share.record.lock.duration.ms. Lower: what a dead member had is delivered"
+        " again sooner.",
+        at_least=1_000,
+    )
+    group_share_delivery_count_limit: int = setting(
+        5,
+        "How often a record is delivered to a share group, unless that sets"
+        " share.delivery.count.limit; what comes back the last time is archived.",
+        at_least=2,
+        at_most=10,
+    )
+    group_share_partition_max_record_locks: int = setting(
+        2_000,
+        "Records of a partition, from the first that a share group has not settled to the last that"
+        " was delivered, unless the group sets share.partition.max.record.locks. Higher: one slow"
+        " record holds up fewer others, and takeovers read more.",
+        at_least=100,
+        at_most=4_000,
+    )
+    errors_deadletterqueue_auto_create_topics_enable: bool = setting(
+        False,
+        "Create the topic that a share group has its dead letters written to (its"
+        " errors.deadletterqueue.topic.name), if it does not exist. Without this, records wait for"
+        " their dead letters until somebody creates it.",
+    )
+    errors_deadletterqueue_topic_name_prefix: str = setting(
+        "dlq.",
+        "What the names of topics for dead letters of share groups begin with; empty: anything."
+        " Dead letters of a group whose topic is called otherwise wait.",
+    )
     group_protocols_max: int = setting(
         100,
         "Protocols that a member may offer (partition assignors, for consumers). Every rebalance"
@@ -402,9 +563,9 @@ class BrokerConfig(AdminAccess):
     )
     opened_records_max: int = setting(
         1_000_000,
-        "Records of one request that may be inspected, for their keys (compacted topics) or their"
-        " times (searches). Beyond that, a batch is refused with MESSAGE_TOO_LARGE, and a search"
-        " ends at the batch that has the time, not at its record.",
+        "Compressed records of one Produce request that are read, and records of one ListOffsets"
+        " that are searched by time. Beyond that, a batch is refused with MESSAGE_TOO_LARGE, and a"
+        " search ends at the batch that has the time, not at its record.",
         at_least=1_000,
     )
     retention_check_interval_ms: int = setting(
@@ -457,6 +618,7 @@ class BrokerConfig(AdminAccess):
             raise ConfigError("default_ensemble_size is below default_replication_factor")
         if self.group_session_timeout_min_ms > self.group_session_timeout_max_ms:
             raise ConfigError("group_session_timeout_min_ms exceeds ..._max_ms")
+        self.groups()  # checks what is left of them
 
     def groups(self) -> GroupConfig:
         """Return the limits of the group coordinator."""
@@ -465,6 +627,25 @@ class BrokerConfig(AdminAccess):
             session_timeout_max_ms=self.group_session_timeout_max_ms,
             initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
             group_size_max=self.group_size_max,
+            consumer_session_timeout_ms=self.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=self.group_consumer_heartbeat_interval_ms,
+            consumer_assignment_interval_ms=self.group_consumer_assignment_interval_ms,
+            consumer_times_min=ConsumerTimes(
+                self.group_consumer_session_timeout_min_ms,
+                self.group_consumer_heartbeat_interval_min_ms,
+                self.group_consumer_assignment_interval_min_ms,
+            ),
+            consumer_times_max=ConsumerTimes(
+                self.group_consumer_session_timeout_max_ms,
+                self.group_consumer_heartbeat_interval_max_ms,
+                self.group_consumer_assignment_interval_max_ms,
+            ),
+            consumer_size_max=self.group_consumer_max_size,
+            consumer_assignors=self.group_consumer_assignors,
+            share_session_timeout_ms=self.group_share_session_timeout_ms,
+            share_heartbeat_interval_ms=self.group_share_heartbeat_interval_ms,
+            share_assignment_interval_ms=self.group_share_assignment_interval_ms,
+            share_size_max=self.group_share_max_size,
             offset_metadata_bytes_max=self.offset_metadata_bytes_max,
             offsets_retention_ms=self.offsets_retention_ms,
         )
@@ -492,3 +673,34 @@ class BrokerConfig(AdminAccess):
             open_transactions_max=self.transactions.open_max,
             held_bytes_max=self.transactions.held_bytes_max,
         )
+
+
+def check_limits(config: object) -> None:
+    """Check how the limits of a `BrokerConfig` fit together. Raises ConfigError."""
+    for lower, upper in _LADDER:
+        least, most = _value(config, lower), _value(config, upper)
+        if least > most:
+            raise ConfigError(
+                f"{lower} ({least}) is larger than {upper} ({most}): what the first"
+                " admits would be held up by the second; lower the first or raise the second"
+            )
+    for part, whole in _PARTS:
+        least, most = _value(config, part), _value(config, whole)
+        if least > most > 0:
+            raise ConfigError(
+                f"{part} ({least}) is larger than {whole} ({most}), which includes it;"
+                " lower the first or raise the second"
+            )
+    if (most := _value(config, "ledger.frame_bytes_max")) < ENTRY_FRAME_BYTES:
+        raise ConfigError(
+            f"ledger.frame_bytes_max ({most}) is too small for the largest entry of a broker, which"
+            f" takes {ENTRY_FRAME_BYTES}"
+        )
+
+
+def _value(config: object, name: str) -> int:
+    value: Any = config
+    for part in name.split("."):
+        value = getattr(value, part)
+    assert isinstance(value, int)
+    return value

@@ -10,7 +10,11 @@
     │   │   InvalidReplicaAssignment, NoReassignmentInProgress, BrokerNotRegistered,
     │   │   InvalidTopicConfig, PolicyViolation
     │   ├── UnknownTopicId, InconsistentTopicId
-    │   └── those of `broker/security_errors.py`
+    │   ├── ResourceNotFound, DuplicateResource, UnacceptableCredential, SecurityDisabled
+    │   ├── UnsupportedSaslMechanism, IllegalSaslState, SaslAuthenticationFailed
+    │   ├── ThrottlingQuotaExceeded
+    │   └── AuthorizationFailed ── TopicAuthorizationFailed, GroupAuthorizationFailed,
+    │                              ClusterAuthorizationFailed, TransactionalIdAuthorizationFailed
     ├── SequenceError           an idempotent producer's sequence or epoch does not fit
     │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState
     │   └── TransactionCoordinatorFenced
@@ -23,6 +27,10 @@
     │   ├── NotEnoughReplicas, LogReadFailed
     ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch,
     │                              FetchSessionTopicIdError
+    ├── ShareError              a member of a share group asks for what it cannot have
+    │   ├── InvalidRecordState, ShareSessionNotFound, InvalidShareSessionEpoch
+    │   └── ShareSessionLimitReached
+    ├── AccessUnknown, TooManyLogins    who asks cannot be let in, or may not, at the moment
     ├── PeerError               another broker was to be asked
     │   └── PeerUnavailable, PeerUnanswered
     ├── GroupError              what group coordinators answer
@@ -304,6 +312,11 @@ class LogReadFailed(LogError):
     retriable = True
 
 
+class NotReadYet(LogReadFailed):
+    """The object store has not answered yet. Whoever fetches gets nothing for now, and asks
+    again."""
+
+
 # --- fetch sessions -----------------------------------------------------------------------
 
 
@@ -323,6 +336,35 @@ class InvalidFetchSessionEpoch(FetchSessionError):
 
 class FetchSessionTopicIdError(FetchSessionError):
     """The session names topics by name and the request by id, or the other way round."""
+
+
+# --- share groups -------------------------------------------------------------------------
+
+
+class ShareError(BrokerError):
+    """A member of a share group asked for what it cannot have."""
+
+
+class InvalidRecordState(ShareError):
+    """The member does not hold the records, or holds them no longer."""
+
+
+class ShareSessionNotFound(ShareError):
+    """There is no such session: the member begins a new one."""
+
+    retriable = True
+
+
+class InvalidShareSessionEpoch(ShareError):
+    """The session's epoch does not follow the previous one."""
+
+    retriable = True
+
+
+class ShareSessionLimitReached(ShareError):
+    """This broker has as many share sessions as it may."""
+
+    retriable = True
 
 
 # --- other brokers ------------------------------------------------------------------------
@@ -412,6 +454,22 @@ class FencedInstanceId(GroupError):
     """Another member took over this group instance id."""
 
 
+class FencedMemberEpoch(GroupError):
+    """The member is not at the epoch it says: it has to give everything up and join again."""
+
+
+class StaleMemberEpoch(GroupError):
+    """The member is not at the epoch it says; its next heartbeat tells it the right one."""
+
+
+class UnreleasedInstanceId(GroupError):
+    """Another member that has not left has this group instance id."""
+
+
+class UnsupportedAssignor(GroupError):
+    """No assignor of that name is offered to members of the consumer protocol."""
+
+
 class GroupIdNotFound(GroupError):
     """No such group."""
 
@@ -471,3 +529,71 @@ class NoOpenTransaction(TransactionError):
 
 class TransactionsDisabled(TransactionError):
     """This broker is set not to serve transactions; clients end with it."""
+
+
+# --- who may do what -------------------------------------------------------------------------
+
+
+class ResourceNotFound(RequestError):
+    """What should be changed or described does not exist."""
+
+
+class DuplicateResource(RequestError):
+    """A request names the same thing twice."""
+
+
+class UnacceptableCredential(RequestError):
+    """A credential is weaker, or larger, than this broker takes."""
+
+
+class AccessUnknown(BrokerError):
+    """This broker is cut off from the metadata store for too long to know who may come in, or do
+    what: another one does."""
+
+    retriable = True
+
+
+class TooManyLogins(BrokerError):
+    """Of this address others are being checked, or were refused just now: later."""
+
+    retriable = True
+
+
+class SecurityDisabled(RequestError):
+    """There are no access control lists on this broker."""
+
+
+class ThrottlingQuotaExceeded(RequestError):
+    """The client has done too much of that; it may come again later."""
+
+
+class AuthorizationFailed(RequestError):
+    """The client may not do that; whether what it names exists is not said."""
+
+
+class TopicAuthorizationFailed(AuthorizationFailed):
+    """Not to that topic."""
+
+
+class GroupAuthorizationFailed(AuthorizationFailed):
+    """Not to that group."""
+
+
+class ClusterAuthorizationFailed(AuthorizationFailed):
+    """Not to the cluster as a whole."""
+
+
+class TransactionalIdAuthorizationFailed(AuthorizationFailed):
+    """Not with that transactional id."""
+
+
+class UnsupportedSaslMechanism(RequestError):
+    """This broker does not have that SASL mechanism."""
+
+
+class IllegalSaslState(RequestError):
+    """It is not the time for that SASL request, or there is no SASL on this listener."""
+
+
+class SaslAuthenticationFailed(RequestError):
+    """The client is not who it says."""

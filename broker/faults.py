@@ -13,7 +13,6 @@ from typing import Final
 from kio.schema.errors import ErrorCode as Code
 
 from broker import errors as e
-from broker import security_errors as s
 from client import errors as base
 
 __all__ = ["CODES", "Code", "code_of", "message_of"]
@@ -45,20 +44,21 @@ CODES: Final[Mapping[type, Code]] = {
     e.PolicyViolation: Code.policy_violation,
     e.UnknownTopicId: Code.unknown_topic_id,
     e.InconsistentTopicId: Code.inconsistent_topic_id,
-    s.ResourceNotFound: Code.resource_not_found,
-    s.DuplicateResource: Code.duplicate_resource,
-    s.UnacceptableCredential: Code.unacceptable_credential,
-    s.AccessUnknown: Code.request_timed_out,
-    s.SecurityDisabled: Code.security_disabled,
-    s.ThrottlingQuotaExceeded: Code.throttling_quota_exceeded,
-    s.AuthorizationFailed: Code.cluster_authorization_failed,
-    s.TopicAuthorizationFailed: Code.topic_authorization_failed,
-    s.GroupAuthorizationFailed: Code.group_authorization_failed,
-    s.ClusterAuthorizationFailed: Code.cluster_authorization_failed,
-    s.TransactionalIdAuthorizationFailed: Code.transactional_id_authorization_failed,
-    s.UnsupportedSaslMechanism: Code.unsupported_sasl_mechanism,
-    s.IllegalSaslState: Code.illegal_sasl_state,
-    s.SaslAuthenticationFailed: Code.sasl_authentication_failed,
+    e.ResourceNotFound: Code.resource_not_found,
+    e.DuplicateResource: Code.duplicate_resource,
+    e.UnacceptableCredential: Code.unacceptable_credential,
+    e.AccessUnknown: Code.request_timed_out,
+    e.TooManyLogins: Code.request_timed_out,
+    e.SecurityDisabled: Code.security_disabled,
+    e.ThrottlingQuotaExceeded: Code.throttling_quota_exceeded,
+    e.AuthorizationFailed: Code.cluster_authorization_failed,
+    e.TopicAuthorizationFailed: Code.topic_authorization_failed,
+    e.GroupAuthorizationFailed: Code.group_authorization_failed,
+    e.ClusterAuthorizationFailed: Code.cluster_authorization_failed,
+    e.TransactionalIdAuthorizationFailed: Code.transactional_id_authorization_failed,
+    e.UnsupportedSaslMechanism: Code.unsupported_sasl_mechanism,
+    e.IllegalSaslState: Code.illegal_sasl_state,
+    e.SaslAuthenticationFailed: Code.sasl_authentication_failed,
     # producers
     e.SequenceError: Code.out_of_order_sequence_number,
     e.OutOfOrderSequence: Code.out_of_order_sequence_number,
@@ -85,11 +85,18 @@ CODES: Final[Mapping[type, Code]] = {
     e.CompactionFailed: Code.kafka_storage_error,
     e.SegmentsChanged: Code.kafka_storage_error,
     e.LogReadFailed: Code.kafka_storage_error,
+    e.NotReadYet: Code.kafka_storage_error,
     # fetch sessions
     e.FetchSessionError: Code.fetch_session_id_not_found,
     e.FetchSessionNotFound: Code.fetch_session_id_not_found,
     e.InvalidFetchSessionEpoch: Code.invalid_fetch_session_epoch,
     e.FetchSessionTopicIdError: Code.fetch_session_topic_id_error,
+    # share groups
+    e.ShareError: Code.unknown_server_error,
+    e.InvalidRecordState: Code.invalid_record_state,
+    e.ShareSessionNotFound: Code.share_session_not_found,
+    e.InvalidShareSessionEpoch: Code.invalid_share_session_epoch,
+    e.ShareSessionLimitReached: Code.share_session_limit_reached,
     # other brokers
     e.PeerError: Code.coordinator_not_available,
     e.PeerUnavailable: Code.coordinator_not_available,
@@ -108,6 +115,10 @@ CODES: Final[Mapping[type, Code]] = {
     e.InvalidSessionTimeout: Code.invalid_session_timeout,
     e.MemberIdRequired: Code.member_id_required,
     e.FencedInstanceId: Code.fenced_instance_id,
+    e.FencedMemberEpoch: Code.fenced_member_epoch,
+    e.StaleMemberEpoch: Code.stale_member_epoch,
+    e.UnreleasedInstanceId: Code.unreleased_instance_id,
+    e.UnsupportedAssignor: Code.unsupported_assignor,
     e.GroupIdNotFound: Code.group_id_not_found,
     e.NonEmptyGroup: Code.non_empty_group,
     e.GroupSubscribedToTopic: Code.group_subscribed_to_topic,

@@ -11,22 +11,32 @@ from broker.compaction.compactor import Compactor
 from broker.compaction.core.plan import NEVER, Standing
 from broker.front.core.client_telemetry import ClientTelemetry
 from broker.front.core.fetch_sessions import FetchSessions
+from broker.front.core.share_sessions import ShareSessions
 from broker.front.read_budget import ReadBudget
+from broker.front.shares.dead_letters import DeadLetters
 from broker.groups.groups import Groups
 from broker.leadership.partitions import Partitions
 from broker.link.links import Links
 from broker.metrics import OTHER_TOPICS, Metrics
+from broker.offload.offloader import Offloader
 from broker.partition.log_services import LogServices
 from broker.partition.partition import Partition
-from broker.transactions.gauges import provide_transactions
-from broker.transactions.transactions import Transactions
+from broker.transactions.transactions import Transactions, provide_transactions
 from client.histogram import loop_time
 from client.ids import Clock
 from client.ledger.metrics import provide_ledgers
 from client.node.exposition import Samples
 from client.node.process_metrics import provide_process
+from client.objects.store import KINDS
 
 _B = "quire_broker_"
+
+
+def provide_shares(metrics: Metrics, sessions: ShareSessions, letters: DeadLetters) -> None:
+    """Let a broker's metrics read who fetches for share groups, and what waits for letters."""
+    metrics.provide_one(_B + "share_archiving_records", lambda: letters.waiting)
+    metrics.provide_one(_B + "share_sessions", lambda: len(sessions))
+    metrics.provide_one(_B + "share_session_partitions", lambda: sessions.partition_count)
 
 
 def provide_all(
@@ -119,6 +129,29 @@ def _provide_open_transactions(metrics: Metrics, partitions: Partitions, clock: 
     one(
         "quire_transaction_held_bytes",
         lambda: sum(partition.usage.held_bytes for partition in partitions),
+    )
+
+
+def provide_offload(shared: LogServices, offloader: Offloader) -> None:
+    """Show what goes to the object store, and what comes from it."""
+    one, statuses, archive = shared.metrics.provide_one, offloader.statuses, shared.archive
+
+    def lag_s() -> float:
+        since = [each.plan.lag_since_ms for each in statuses() if each.plan.lag_since_ms >= 0]
+        return max(0, shared.clock.now_ms() - min(since)) / 1000 if since else 0.0
+
+    one(_B + "offload_lag_bytes", lambda: sum(each.plan.lag_bytes for each in statuses()))
+    one(_B + "offload_lag_seconds", lag_s)
+    one(_B + "offload_stuck_partitions", lambda: sum(bool(each.reason) for each in statuses()))
+    one(_B + "offload_buried_objects", lambda: sum(len(each.state.graves) for each in statuses()))
+    one(_B + "offload_bytes", lambda: offloader.held_bytes)
+    one(_B + "archive_bytes", lambda: archive.cached_bytes if archive else 0)
+    one(_B + "archive_read_bytes", lambda: archive.read_bytes if archive else 0)
+    one(_B + "archive_failures", lambda: archive.failures if archive else 0)
+    requests = dict.fromkeys(KINDS, 0) if archive is None else archive.store.requests
+    shared.metrics.provide(
+        _B + "object_store_requests",
+        lambda: [({"kind": kind}, count) for kind, count in requests.items()],
     )
 
 

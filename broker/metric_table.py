@@ -84,6 +84,10 @@ _ROWS: Final = (
         " count for more than their encoded size.",
     ),
     Row(
+        _B + "login_bytes", _G,
+        "Bytes of requests of clients that have not logged in, complete or not.",
+    ),
+    Row(
         _B + "unfinished_bytes", _G, "Bytes of requests that are incomplete or could not start yet."
     ),
     Row(_B + "unread_bytes", _G, "Bytes of answers to clients that are behind in reading them."),
@@ -104,6 +108,10 @@ _ROWS: Final = (
     Row(_B + "produced_records", _C, "Records accepted."),
     Row(_B + "produced_batches", _C, "Record batches accepted."),
     Row(_B + "produced_bytes", _C, "Record bytes accepted."),
+    Row(
+        _B + "recompressed_batches", _C,
+        "Record batches that the broker compressed anew for their topic's compression.type.",
+    ),
     Row(_B + "fetched_bytes", _C, "Record bytes sent to consumers."),
     Row(
         _B + "fetched_rack_bytes", _C,
@@ -160,6 +168,17 @@ _ROWS: Final = (
         _B + "fetch_sessions_evicted", _C,
         "Idle fetch sessions that were evicted to make room for others.",
     ),
+    Row(_B + "share_sessions", _G, "Members of share groups that fetch from this broker."),
+    Row(_B + "share_session_partitions", _G, "Partitions that all those members read."),
+    Row(
+        _B + "share_archiving_records", _G,
+        "Records of share groups that wait for their dead letters, in partitions led here.",
+    ),
+    Row(_B + "dead_letters", _C, "Dead letters of share groups that were written."),
+    Row(
+        _B + "dead_letter_failures", _C,
+        "Attempts to write dead letters that failed; each is made again.",
+    ),
     Row(_B + "tail_cache_bytes", _G, "Recent record bytes kept in memory."),
     Row(_B + "read_ahead_bytes", _G, "Bytes read ahead for lagging consumers, or kept for others."),
     Row(_B + "read_ahead_used_bytes", _C, "Bytes read ahead that consumers used, each time."),
@@ -169,6 +188,30 @@ _ROWS: Final = (
     Row(_B + "leaderships_lost", _C, "Leaderships that ended unexpectedly."),
     Row(_B + "segments_rolled", _C, "Segments that were sealed and followed by a new one."),
     Row(_B + "segments_trimmed", _C, "Segments deleted by retention or on request."),
+    # offload
+    Row(_B + "offload_failures", _C, "Failures to copy, prove or delete a segment; tried again."),
+    Row(_B + "offload_copied_segments", _C, "Segments that were copied to the object store."),
+    Row(_B + "offload_copied_bytes", _C, "Bytes of ledgers that were copied there."),
+    Row(_B + "offload_dropped_ledgers", _C, "Ledgers that left the bookies, with a proven copy."),
+    Row(
+        _B + "offload_lag_bytes", _G,
+        "Bytes of sealed segments that should be in the object store and are not.",
+    ),
+    Row(
+        _B + "offload_lag_seconds", _G,
+        "Since when the oldest of them has been waiting. High: the store is away, or too slow.",
+    ),
+    Row(
+        _B + "offload_stuck_partitions", _G,
+        "Partitions led here whose last piece of offloading failed; `quire topic offload` says"
+        " why.",
+    ),
+    Row(_B + "offload_buried_objects", _G, "Objects that nobody needs and that are not gone yet."),
+    Row(_B + "offload_bytes", _G, "Memory of the copy that is being made or proven."),
+    Row(_B + "archive_bytes", _G, "Memory of what consumers have read of the object store."),
+    Row(_B + "archive_read_bytes", _C, "Bytes that consumers have had read of the object store."),
+    Row(_B + "archive_failures", _C, "Requests of consumers to the object store that failed."),
+    Row(_B + "object_store_requests", _C, "Requests to the object store.", ("kind",)),
     # compaction
     Row(_B + "compaction_rounds", _C, "Completed rounds of compaction."),
     Row(_B + "compaction_failures", _C, "Rounds of compaction that failed; they are tried again."),

@@ -18,7 +18,7 @@ from broker.metric_table import (
     TAKEOVER_SECONDS,
 )
 from client.histogram import Histogram, Stopwatch, loop_time, observe_each
-from client.ledger.bookies.core.racks import RackRelation
+from client.ledger.core.placement import RackRelation
 from client.ledger.metrics import APPEND_SECONDS
 from client.node.exposition import Exposition, Samples
 from client.node.process_metrics import LOOP_LAG_SECONDS
@@ -43,10 +43,14 @@ _EXPECTED_ERRORS: Final = (
 _COUNTERS: Final = (
     "connections_opened", "connections_refused", "connections_cut_off", "protocol_errors",
     "received_bytes",
-    "sent_bytes", "produced_records", "produced_batches", "produced_bytes", "fetched_bytes",
+    "sent_bytes", "produced_records", "produced_batches", "produced_bytes",
+    "recompressed_batches", "fetched_bytes",
     "takeovers_lost", "leaderships_lost", "segments_rolled", "segments_trimmed",
     "compaction_rounds", "compaction_failures", "compaction_read_bytes", "compaction_written_bytes",
     "compaction_removed_records",
+    "offload_failures", "offload_copied_segments", "offload_copied_bytes",
+    "offload_dropped_ledgers",
+    "dead_letters", "dead_letter_failures",
 )  # fmt: skip
 """Fields of `Metrics` without labels; in the table they begin with quire_broker_."""
 
@@ -92,6 +96,7 @@ class Metrics(Exposition):
         self.produced_records = 0
         self.produced_batches = 0
         self.produced_bytes = 0
+        self.recompressed_batches = 0
         self.fetched_bytes = 0
         self.fetched_rack_bytes = dict.fromkeys(RackRelation, 0)
         self.cache_read_bytes = 0
@@ -105,6 +110,12 @@ class Metrics(Exposition):
         self.compaction_read_bytes = 0
         self.compaction_written_bytes = 0
         self.compaction_removed_records = 0
+        self.offload_failures = 0
+        self.offload_copied_segments = 0
+        self.offload_copied_bytes = 0
+        self.offload_dropped_ledgers = 0
+        self.dead_letters = 0
+        self.dead_letter_failures = 0
         self.request_failures: dict[int, int] = {}
         """By API key: requests that failed in a way that no handler expected."""
         self.produce_errors: dict[int, int] = {}

@@ -11,6 +11,8 @@ catches `RAISED` around each single call and hands what it caught to `failed`:
     writer_room   the same
     request       the request's own future or queue gets an error, where the callback is ours;
                   a connection that finds one that escaped reports it and goes on
+    append        the report alone: what became of the batch does not depend on who hears of it
+    link          the same
     bookies       the report alone: a listener that missed a change is called with the next one
     metadata      the same
 
@@ -44,6 +46,10 @@ class Kind(enum.StrEnum):
     """Who waits for room in a writer, that there is some."""
     REQUEST = "request"
     """Who asked a bookie for something else, of the answer."""
+    APPEND = "append"
+    """Who appended to a partition or waits for its high watermark, of the outcome."""
+    LINK = "link"
+    """Who asked another broker, of the answer."""
     BOOKIES = "bookies"
     """A listener, that bookies came or went."""
     METADATA = "metadata"

@@ -43,6 +43,7 @@ from typing import Any, Final, Generic, NamedTuple, NoReturn, TypeVar
 
 from client.config_kinds import coerce, phrase, plain, short_name
 from client.errors import ConfigError
+from client.file_modes import warn_of_readers
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -82,6 +83,11 @@ class Setting(NamedTuple):
     def metavar(self) -> str:
         """What stands for the value in a help text: INT, TEXT,..."""
         return short_name(self.kind)
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether its name alone, as a flag, means that it is on."""
+        return self.kind in (bool, bool | None)
 
     def variable(self, env_prefix: str) -> str:
         """Return the name of the environment variable."""
@@ -214,13 +220,11 @@ def load_program(
                 f"{entry.flag}: everybody on this machine can read the flags of a process; give"
                 f" {entry.variable(env_prefix)}, or a line in the configuration file"
             )
-    return resolve(
-        cls,
-        toml_path=Path(toml_path) if toml_path else None,
-        env_prefix=env_prefix,
-        flags=flags,
-        environ=environ,
-    )
+    path = Path(toml_path) if toml_path else None
+    resolved = resolve(cls, toml_path=path, env_prefix=env_prefix, flags=flags, environ=environ)
+    if any(one.secret and resolved.sources[one.key] == str(path) for one in settings_of(cls)):
+        warn_of_readers(path)
+    return resolved
 
 
 class _Parser(argparse.ArgumentParser):
@@ -246,14 +250,14 @@ def build_parser(cls: type, *, prog: str, env_prefix: str) -> argparse.ArgumentP
     )
     parser.add_argument("--config", metavar="FILE", help="TOML file with settings")
     for entry in settings_of(cls):
-        is_switch = entry.kind is bool
+        is_switch = entry.is_switch
         parser.add_argument(
             entry.flag,
             dest=entry.key,
             metavar=entry.metavar,
             nargs="?" if is_switch else None,
             const="true" if is_switch else None,
-            help=f"{entry.doc} ({_default_text(entry)}{_NO_FLAG if entry.secret else ''})".replace(
+            help=f"{entry.doc} ({default_text(entry)}{_NO_FLAG if entry.secret else ''})".replace(
                 "%", "%%"
             ),
         )
@@ -264,7 +268,7 @@ def reference(cls: type, *, env_prefix: str) -> str:
     """Return a Markdown table of every setting: name, type, default, variable, meaning."""
     rows = ["| setting | type | default | variable | meaning |", "|---|---|---|---|---|"]
     for entry in settings_of(cls):
-        shown = _default_text(entry).removeprefix("default ")
+        shown = default_text(entry).removeprefix("default ")
         kind = entry.metavar.replace("|", "\\|")
         variable = entry.variable(env_prefix)
         rows.append(f"| `{entry.key}` | {kind} | {shown} | `{variable}` | {entry.doc} |")
@@ -380,7 +384,8 @@ def _check_range(entry: Setting, value: object, name: str) -> None:
         raise ConfigError(f"{name} must be at most {entry.at_most}, not {value}")
 
 
-def _default_text(entry: Setting) -> str:
+def default_text(entry: Setting) -> str:
+    """Say what holds when nobody sets it, as help texts do."""
     if entry.default is dataclasses.MISSING:
         return "required"
     value = entry.default

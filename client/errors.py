@@ -5,6 +5,8 @@
     ├── WireError
     │   ├── LocalProtocolError       we were asked to do something the protocol forbids
     │   └── RemoteProtocolError      the peer sent bytes the protocol forbids
+    │       ├── InflatesTooMuch      compressed data holds more than we take
+    │       ├── InflatesTooMuch      compressed data holds more than we take
     │       └── TooManyItems         its lists are longer than we take
     ├── MetadataError
     │   ├── NoNode                   the path does not exist
@@ -15,6 +17,11 @@
     │   ├── SessionExpired           our ephemerals are gone
     │   └── ConnectionLoss           outcome unknown: the operation may have happened
     ├── LogCorrupt                   what is stored of a partition contradicts itself
+    ├── ObjectStoreError             the object store did not do what it was asked for
+    │   ├── NoObject                 there is no object of that name
+    │   ├── ObjectExists             there is one already, maybe our own
+    │   ├── StoreRefuses             no such bucket, or credentials that are not good for it
+    │   └── StoreUnavailable         outcome unknown: no answer, or that it cannot now
     └── LedgerError                  see `BKException` codes in `code`
         ├── LedgerFenced             somebody recovers this ledger; outcome of pending adds unknown
         ├── LedgerClosed
@@ -82,6 +89,10 @@ class RemoteProtocolError(WireError):
     """The peer sent bytes the protocol forbids (length, version, truncated field)."""
 
 
+class InflatesTooMuch(RemoteProtocolError):
+    """Compressed data holds more bytes than the limit that the message names; it may be sound."""
+
+
 class TooManyItems(RemoteProtocolError):
     """The lists of a request have more items than the limit that the message names."""
 
@@ -125,6 +136,33 @@ class ConnectionLoss(MetadataError):
 
 class LogCorrupt(QuireError):
     """Stored bytes or segments contradict each other. Nothing is guessed, somebody must look."""
+
+
+class ObjectStoreError(QuireError):
+    """The object store refused, or could not answer."""
+
+
+class NoObject(ObjectStoreError):
+    """There is no object of that name."""
+
+
+class ObjectExists(ObjectStoreError):
+    """There is an object of that name already. It may be our own, of a try whose answer was lost:
+    only what is in it tells."""
+
+    outcome = Outcome.UNKNOWN
+
+
+class StoreRefuses(ObjectStoreError):
+    """The store does not let us: no such bucket, wrong credentials, an option that it does not
+    know; the message says which."""
+
+
+class StoreUnavailable(ObjectStoreError):
+    """The store did not answer, or that it cannot now. What was asked may have happened."""
+
+    retriable = True
+    outcome = Outcome.UNKNOWN
 
 
 class LedgerError(QuireError):

@@ -32,6 +32,8 @@ ProducerId = NewType("ProducerId", int)
 ConnectionId = NewType("ConnectionId", int)
 """Grows with every connection that a broker accepts."""
 
+NO_LEDGER: Final = LedgerId(-1)
+"""No ledger has this id."""
 NO_ENTRY: Final = EntryId(-1)
 
 

@@ -5,7 +5,7 @@ of Python's standard library, keyed by file), then this file, cell by cell or as
 
     python examples/spark_running_counts.py
 
-Needs `pip install 'quire[spark]'` and Java 17.
+Needs `pip install pyspark pyarrow numpy` and Java 17.
 """
 
 # %% Where to read, and whether to stop at what is there or to go on

@@ -26,6 +26,9 @@ spark = (
     SparkSession.builder.master("local[2]")
     .appName("to Parquet")
     .config("spark.python.unix.domain.socket.enabled", "true")
+    # Spark's default for timestamps is INT96, which Parquet has deprecated: other readers take it
+    # for nanoseconds, in which no time after 2262 exists, or refuse it.
+    .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     .getOrCreate()
 )
 

@@ -22,7 +22,7 @@ import aiohttp
 from yarl import URL
 
 from client.errors import ConfigError
-from client.security.admin_access import may_carry_token
+from client.security.admin_access import Teller, is_loopback, may_carry_token
 from ops.admin_errors import AdminError, AdminUnreachable
 
 PREFIX: Final = "/admin/v1"
@@ -57,6 +57,20 @@ class Access(NamedTuple):
     timeout_s: float = TIMEOUT_S
     patience_s: float = PATIENCE_S
     """For how long to repeat what brokers cannot do yet, while partitions are being opened."""
+    teller: Teller | None = None
+    """None: the operator named `urls`, and the token goes there. What a broker told gets it by TLS
+    only, or on this machine, and if it can only be the cluster's."""
+
+    def withholds_token_from(self, url: URL) -> str:
+        """Return why the token may not go to an address; "" if it may."""
+        host = url.host or ""
+        if not self.token or self.teller is None or is_loopback(host):
+            return ""
+        if not may_carry_token(url.scheme, host):
+            return "your token would be readable on the way: it is not https"
+        if self.teller.is_proven or self.authority is not None or host in self.teller.hosts:
+            return ""
+        return "nothing proves that a broker told this address, so your token is not sent there"
 
 
 class AdminApi:
@@ -65,6 +79,7 @@ class AdminApi:
     def __init__(self, access: Access) -> None:
         """Raises ConfigError for addresses that are none."""
         self._urls = [_origin(url) for url in access.urls]
+        self._withheld = {url: access.withholds_token_from(url) for url in self._urls}
         self._token = {"Authorization": f"Bearer {access.token}"} if access.token else {}
         self._authority = access.authority
         self._timeout_s = access.timeout_s
@@ -141,7 +156,7 @@ class AdminApi:
         """Send a request; return the JSON answer, bytes for other media types, None for none.
 
         Repeats what certainly was not done and may work in a moment. Raises AdminError,
-        AdminUnreachable.
+        AdminUnreachable, also if the token may not go to any of the addresses.
         """
         deadline_s = time.monotonic() + self._patience_s
         while True:
@@ -168,6 +183,9 @@ class AdminApi:
         given = {name: _word(value) for name, value in (query or {}).items() if value is not None}
         refusals = []
         for origin in self._urls:
+            if self._withheld[origin]:
+                refusals.append(f"{origin} ({self._withheld[origin]}; if it is right, --admin URL)")
+                continue
             url = URL(str(origin) + PREFIX + path, encoded=True).update_query(given)
             try:
                 return await self._exchange(method, url, content, headers)

@@ -38,12 +38,14 @@ from client.ledger.standalone import WallClock
 from client.metadata.paths import LEDGERS_ROOT
 from client.metadata.zookeeper import ZooKeeperStore
 from client.node import logs
-from client.node.exposition import CONTENT_TYPE, Exposition
+from client.node.exposition import Exposition
+from client.node.http_bodies import make_runner
 from client.node.http_connections import CLOSE_S, HttpConnections
-from client.node.http_guard import METRICS, HttpGuard, Rights, with_sentences
+from client.node.http_guard import METRICS, HttpGuard, Rights, close_headers, with_sentences
 from client.node.logs import LogFormat, LogLevel
+from client.node.process import on_stop_signal
 from client.node.process_metrics import LoopLag, provide_metadata_requests, provide_process
-from client.node.stop_signal import on_stop_signal
+from client.node.scrapes import Scrapes
 from client.security.admin_access import AdminAccess, check_admin_access
 from client.security.cluster_security import ClusterSecurity
 
@@ -91,7 +93,7 @@ class AdminServer:
     def __init__(self, metrics: Exposition, access: AdminAccess, host: str) -> None:
         """`host`: where it is going to listen. Raises ConfigError (certificates, tokens)."""
         self.is_ready = False
-        self._metrics = metrics
+        self._scrapes = Scrapes(metrics.exposition)
         self._doors = HttpConnections()
         self._host = host
         self._guard = guard = HttpGuard(access, host)
@@ -99,10 +101,11 @@ class AdminServer:
         app = web.Application(
             middlewares=[self._doors.watch, with_sentences, guard.by_table(RIGHTS)]
         )
+        app.on_response_prepare.append(close_headers)
         app.router.add_get("/heartbeat", self._heartbeat)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._exposition)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_S)
+        self._runner = make_runner(app, shutdown_timeout=CLOSE_S)
 
     async def start(self, port: int) -> int:
         """Listen and return the port. Raises OSError if it is taken."""
@@ -123,8 +126,7 @@ class AdminServer:
         return web.Response(status=503, text="not ready: starting, or without ZooKeeper\n")
 
     async def _exposition(self, _request: web.Request) -> web.Response:
-        body = self._metrics.exposition()
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+        return self._scrapes.answer()
 
 
 def main() -> int:

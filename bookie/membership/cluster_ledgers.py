@@ -54,12 +54,17 @@ class ClusterLedgers:
         self._bookie_id = bookie_id
         self._instance_id = instance_id
         self._root = root
+        self._locks: dict[LedgerId, None] = {}
+        """Ledgers that are being locked, are locked, or are being released."""
+        self._left: dict[LedgerId, None] = {}
+        """Ledgers whose lock may be ours, because an answer was lost."""
 
     async def deleted(self, local: Sequence[LedgerId]) -> list[LedgerId]:
         """Return those of `local` that certainly do not exist in the cluster.
 
         Raises MetadataError, WrongCluster.
         """
+        await self._release_left()
         await self._store.sync(self._root)
         await self._check_cluster()
         by_directory: dict[str, list[LedgerId]] = {}
@@ -113,11 +118,12 @@ class ClusterLedgers:
 
         Raises MetadataError, MetadataCorrupt.
         """
+        path = paths.ledger(ledger_id, self._root)
         try:
-            node = await self._store.get(paths.ledger(ledger_id, self._root))
+            node = await self._store.get(path)
         except NoNode:
             return False
-        metadata = metadata_codec.decode(node.data)
+        metadata = self._store.unreadable.decode(path, node.data, metadata_codec.decode)
         if not metadata.is_closed:
             return False
         if any(self._bookie_id in fragment.ensemble for fragment in metadata.fragments):
@@ -130,32 +136,61 @@ class ClusterLedgers:
         """Hold the lock of auto recovery on a ledger; yields False if somebody else has it.
 
         While it is held nobody copies the ledger to this bookie (4668), not even auto recovery
-        in this process, which shares our session: hence a name of our own in the lock.
+        in this process, which shares our session: hence a name of our own in the lock, by which it
+        is known again (LOCK-OURS): a lock lives as long as our session, and so would one of which
+        nobody knows that it is there.
         """
-        path = paths.replication_lock(ledger_id, self._root)
-        name = f"{self._bookie_id} gc"
-        data = text_format.MessageToString(protobuf.LockDataFormat(bookieId=name)).encode()
+        if ledger_id in self._locks:
+            yield False
+            return
+        self._locks[ledger_id] = None
+        try:
+            # No sync: with our own write the server has everything that was written before it.
+            yield await self._lock(ledger_id)
+        finally:
+            await self._release(ledger_id)
+
+    async def _lock(self, ledger_id: LedgerId) -> bool:
+        """Return whether the lock is ours now, or is left from an attempt whose answer was lost."""
+        path, data = paths.replication_lock(ledger_id, self._root), self._lock_data()
         try:
             await self._store.create(path, data, ephemeral=True, make_parents=True)
         except NodeExists:
-            yield False
-            return
+            return await self._is_our_lock(path, data)
         except ConnectionLoss:
-            await self._release(path, data)
-            yield False
-            return
-        try:
-            # No sync: with our own write the server has everything that was written before it.
-            yield True
-        finally:
-            await self._release(path, data)
+            return False
+        return True
 
-    async def _release(self, path: str, data: bytes) -> None:
-        """Remove our lock; if that is impossible now, it goes with our session."""
+    async def _release_left(self) -> None:
+        """Remove locks that could not be removed: nobody could repair these ledgers any more."""
+        left, self._left = self._left, {}
+        for ledger_id in left:
+            if ledger_id not in self._locks:
+                self._locks[ledger_id] = None
+                await self._release(ledger_id)
+
+    def _lock_data(self) -> bytes:
+        name = f"{self._bookie_id} gc"
+        return text_format.MessageToString(protobuf.LockDataFormat(bookieId=name)).encode()
+
+    async def _is_our_lock(self, path: str, data: bytes) -> bool:
+        """Return whether a lock is garbage collection's, in our session. Raises MetadataError."""
+        await self._store.sync(path)
         try:
             node = await self._store.get(path)
-            if node.data == data and node.ephemeral_owner == self._store.session_id:
+        except NoNode:
+            return False
+        return node.data == data and node.ephemeral_owner == self._store.session_id
+
+    async def _release(self, ledger_id: LedgerId) -> None:
+        """Remove our lock; if that is impossible now, it is tried again in the next round."""
+        path = paths.replication_lock(ledger_id, self._root)
+        try:
+            if await self._is_our_lock(path, self._lock_data()):
                 await self._store.delete(path)
+        except NoNode:
+            pass
         except MetadataError as error:
-            if not isinstance(error, NoNode):
-                logger.warning("gc.lock_stays path=%s error=%r", path, error)
+            logger.warning("gc.lock_stays path=%s error=%r", path, error)
+            self._left[ledger_id] = None
+        del self._locks[ledger_id]

@@ -21,7 +21,7 @@ BookKeeper `Cookie`, `LegacyCookieValidation`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from google.protobuf import text_format
@@ -33,6 +33,7 @@ from client.ids import BookieId, Rng
 from client.metadata import paths
 from client.metadata.bookkeeper import check_layout, read_instance_id
 from client.metadata.store import MetadataStore, Versioned
+from client.metadata.unreadable import ADVICE
 from client.wire.bookkeeper import protobuf
 
 FILE_NAME: Final = "VERSION"
@@ -91,6 +92,8 @@ async def admit(
     `may_grow`: directories may have been added. Raises ConfigError when the directories are not
     this bookie's, MetadataCorrupt for a tree that is not ours, MetadataErrors.
     """
+    # A server that lags shows neither a cluster that was just made nor a cookie that just went.
+    await store.sync(root)
     try:
         await check_layout(store, root=root)
         instance_id = await read_instance_id(store, root=root)
@@ -107,7 +110,7 @@ async def admit(
     if node is None:
         _check_unused(directories, local, bookie_id)
         return await _write_first(store, directories, wanted, rng, root)
-    known = decode_cookie(node.data, "the metadata store")
+    known = _decode_node(store, paths.cookie(bookie_id, root), node)
     if all(found == known for found in local.values()):
         _check_count(known, wanted)
         return known
@@ -167,7 +170,8 @@ async def _write_first(
     try:
         await store.create(path, text, make_parents=True)
     except (NodeExists, ConnectionLoss):
-        found = decode_cookie((await store.get(path)).data, "the metadata store")
+        await store.sync(path)  # one whose answer was lost may still be on its way
+        found = _decode_node(store, path, await store.get(path))
         if found != wanted:
             raise ConfigError(
                 f"the cookie of bookie {wanted.bookie_id} in the metadata store"
@@ -197,14 +201,16 @@ async def _grow(
         is_right = may_grow and len(old) == len(known.directories) == len(directories) - len(new)
     if not is_right:
         raise ConfigError(_what_is_wrong(known, local))
+    # With what only another release understands.
+    text = wanted.encode() + protobuf.unknown_text(node.data, protobuf.CookieFormat())
     for directory in directories:
         if local[directory.path] is None:
             init_log(directory.disk, rng)
-            directory.disk.save(FILE_NAME, wanted.encode())
+            directory.disk.save(FILE_NAME, text)
     if known != wanted:
-        await store.set(paths.cookie(wanted.bookie_id, root), wanted.encode(), node.version)
+        await store.set(paths.cookie(wanted.bookie_id, root), text, node.version)
     for directory in directories:
-        directory.disk.save(FILE_NAME, wanted.encode())
+        directory.disk.save(FILE_NAME, text)
     return wanted
 
 
@@ -218,6 +224,14 @@ def _what_is_wrong(known: Cookie, local: Mapping[str, Cookie | None]) -> str:
             )
     wrong = next(path for path, found in local.items() if found != known)
     return f"the cookie of bookie {known.bookie_id} is not the one in {wrong}"
+
+
+def _decode_node(store: MetadataStore, path: str, node: Versioned) -> Cookie:
+    """Raises ConfigError, which names the node and says what to do; so does the log."""
+    try:
+        return store.unreadable.decode(path, node.data, partial(decode_cookie, where=path))
+    except ConfigError as error:
+        raise ConfigError(f"{error}; {ADVICE}") from error
 
 
 async def _load_node(store: MetadataStore, path: str) -> Versioned | None:

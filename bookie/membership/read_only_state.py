@@ -21,8 +21,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bookie.metrics import BookieMetrics
-from bookie.storage.core.accepted_adds import AcceptedAdds
-from bookie.storage.core.disk_space import Space, SpaceLimits, judge
+from bookie.storage.core.disk_space import AcceptedAdds, Space, SpaceLimits, judge
 from bookie.storage.ledger_directories import LedgerDirectories
 from bookie.storage.ledger_directory import LedgerDirectory
 from client.node import background

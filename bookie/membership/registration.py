@@ -154,7 +154,8 @@ class Registration:
     async def _remove(self, read_only: bool) -> None:
         known, path = self._nodes[read_only], self._paths[read_only]
         if known is None:
-            # Not knowing, we may only take away what is ours.
+            # Not knowing, we may only take away what is ours; it may still be on its way.
+            await self._store.sync(path)
             found = await self._store.exists(path)
             known = found is not None and found.ephemeral_owner == self._store.session_id
         if known:

@@ -9,38 +9,47 @@ say) leave with one write per connection. Bounds, each of which ends at the peer
 - a connection with too many unanswered requests, or that does not read its answers, is not read;
   beyond twice as many, if a few bytes bring this many, further ones are refused;
 - while too much is accepted and not yet durable, no connection is read; before that those of which
-  much waits in line for a group (`bookie/storage/core/backlog.py`) are not;
+  much waits in line for a group (`bookie/storage/core/group_commit.py`) are not;
 - of very many small requests that one read brought some are begun in each turn of the loop, in
   their order; nothing further is read meanwhile;
 - beyond this many adds, reads or others of all connections, further ones are refused; so are long
   polls, of all or of one connection, and they end with their connection
-  (`core/request_limiter.py`).
+  (`RequestLimiter`).
+
+`RequestLimiter` bounds how many requests a bookie works on at a time, over all of its connections:
+
+    adds, reads       counted; beyond a limit the next ones are refused: "too many requests"
+    urgent ones       recovery adds, adds marked so, fencing reads: counted, never refused, because
+                      an overloaded cluster must still be able to recover its ledgers
+    long polls        counted, of a connection and of all: each is small, but waits for long
+    anything else     explicit LACs, forces, lists of entries: counted; beyond a limit refused, too
+    trifles           what is answered at once: not counted
+
+A refused add is sent again after a pause (rule ADD-BUSY; Apache BookKeeper's writers replace the
+bookie instead), a refused read makes its reader ask another one, so the limits are far above what a
+busy bookie has in hand; what makes writers wait without a refusal is the backlog.
+
+Sources: Apache BookKeeper `maxAddsInProgressLimit`, `maxPendingReadRequestsPerThread`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 from bookie.metrics import BookieMetrics
-from bookie.server.core.request_limiter import (
-    RequestKind,
-    RequestLimiter,
-    RequestLimits,
-    is_urgent,
-    request_kind_of,
-)
 from bookie.server.guard import UNTRUSTED_FRAME_BYTES_MAX, Guard, auth_of, first_frame
 from bookie.server.handlers import Handlers, refusal
 from bookie.server.long_poll import LongPolls
-from bookie.storage.core.backlog import Backlog
+from bookie.storage.core.group_commit import Backlog
 from client.errors import RemoteProtocolError
 from client.node.connection_limits import ConnectionLimits
 from client.node.framed_server import OPEN, FramedConnection, FramedServer
-from client.node.logs import AT_WILL
+from client.node.logs import AT_WILL, SECURITY
 from client.node.tls.transport import TlsProtocol
 from client.wire.bookkeeper.connection import Call, decode_call, encode_answer
 from client.wire.bookkeeper.messages import (
@@ -50,15 +59,114 @@ from client.wire.bookkeeper.messages import (
     Buffer,
     ListEntriesRequest,
     ReadRequest,
+    Request,
     Response,
     StartTlsRequest,
     StartTlsResponse,
     Status,
+    UnknownRequest,
 )
-from client.wire.frames import LENGTH_BYTES
-from client.wire.intake import FrameIntake
+from client.wire.frames import LENGTH_BYTES, FrameIntake
+
+_TRIFLES: Final = (AuthRequest, StartTlsRequest, UnknownRequest)
+
+
+class RequestKind(enum.Enum):
+    """What a request counts as."""
+
+    ADD = "add"
+    READ = "read"
+    POLL = "poll"
+    OTHER = "other"
+    TRIFLE = "trifle"
+
+
+class RequestLimits(NamedTuple):
+    """Requests worked on at a time."""
+
+    adds_max: int
+    reads_max: int
+    polls_max: int
+    polls_per_connection_max: int
+    others_max: int
+
+
+def request_kind_of(request: Request) -> RequestKind:
+    """Return what a request counts as."""
+    if type(request) is AddRequest:
+        return RequestKind.ADD
+    if type(request) is ReadRequest:
+        is_poll = request.previous_lac is not None and not request.fence
+        return RequestKind.POLL if is_poll else RequestKind.READ
+    if type(request) is BatchReadRequest:
+        return RequestKind.READ
+    return RequestKind.TRIFLE if isinstance(request, _TRIFLES) else RequestKind.OTHER
+
+
+def is_urgent(request: Request) -> bool:
+    """Whether a request is never refused."""
+    if isinstance(request, AddRequest):
+        return request.recovery or request.high_priority
+    return isinstance(request, ReadRequest | BatchReadRequest) and request.fence
+
+
+class RequestLimiter:
+    """The count. Every request that entered leaves, once."""
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self._limits = limits
+        self.adds = 0
+        self.reads = 0
+        self.polls = 0
+        self.others = 0
+
+    @property
+    def adds_left(self) -> int:
+        """How many more adds may enter, whatever they are."""
+        return self._limits.adds_max - self.adds
+
+    def enter(self, work: RequestKind, request: Request) -> bool:
+        """Count a request in; False if it is to be refused, and is not counted."""
+        if work is RequestKind.ADD:
+            if self.adds >= self._limits.adds_max and not is_urgent(request):
+                return False
+            self.adds += 1
+        elif work is RequestKind.READ:
+            if self.reads >= self._limits.reads_max and not is_urgent(request):
+                return False
+            self.reads += 1
+        elif work is RequestKind.OTHER:
+            if self.others >= self._limits.others_max:
+                return False
+            self.others += 1
+        return True
+
+    def enter_poll(self, of_connection: int) -> bool:
+        """Count in a long poll of a connection that has this many; False if it is to be refused."""
+        limits = self._limits
+        if self.polls >= limits.polls_max or of_connection >= limits.polls_per_connection_max:
+            return False
+        self.polls += 1
+        return True
+
+    def enter_adds(self, count: int) -> None:
+        """Count in adds that there is room for."""
+        self.adds += count
+
+    def leave(self, work: RequestKind, count: int = 1) -> None:
+        """Requests are answered."""
+        if work is RequestKind.ADD:
+            self.adds -= count
+        elif work is RequestKind.READ:
+            self.reads -= count
+        elif work is RequestKind.POLL:
+            self.polls -= count
+        elif work is RequestKind.OTHER:
+            self.others -= count
+
 
 logger = logging.getLogger(__name__)
+_log = SECURITY
 
 _REQUESTS_PER_TURN: Final = 500
 """Of one connection: a single read can bring some nine thousand of the smallest ones."""
@@ -114,6 +222,7 @@ class BookieServer(FramedServer["_Connection"]):
             not each.is_reading for each in self._connections if not backlog.is_over_for(each)
         )
         gauges["unfinished_bytes"] = lambda: self.unfinished.total_bytes
+        gauges["strangers_bytes"] = lambda: self.strangers.total_bytes
         gauges["unread_bytes"] = lambda: self.unread.total_bytes
         gauges["unsent_bytes"] = lambda: self.unsent_bytes
         gauges["adds_in_progress"] = lambda: request_limiter.adds
@@ -149,16 +258,18 @@ class BookieServer(FramedServer["_Connection"]):
         """A connection is about to be closed because there are too many."""
         self.metrics.refused_connections += 1
         if is_logged:
-            logger.warning("connection.refused peer=%s reason=%r", connection.peer, reason)
+            logger.warning("connection.refused peer=%s reason=%r", connection.host, reason)
 
     def on_cut_off(self, connection: _Connection, reason: str) -> None:
         """A connection is about to be closed at once: it holds what others need."""
         self.metrics.cut_off_connections += 1
-        logger.warning("connection.cut_off peer=%s reason=%r", connection.peer, reason)
+        logger.warning(
+            "connection.cut_off peer=%s reason=%r", connection.host, reason, extra=AT_WILL
+        )
 
     def on_idle(self, connection: _Connection) -> None:
         """A silent connection is about to be closed."""
-        logger.info("connection.idle peer=%s", connection.host)
+        logger.info("connection.idle peer=%s", connection.host, extra=AT_WILL)
 
     def _adjust_all(self) -> None:
         for connection in list(self._connections):
@@ -176,7 +287,9 @@ class _Connection(FramedConnection):
         """Whether the client may ask anything."""
         if not self._is_trusted:
             frame_bytes_max = min(frame_bytes_max, UNTRUSTED_FRAME_BYTES_MAX)
-        super().__init__(server, FrameIntake(frame_bytes_max, server.window))
+        super().__init__(
+            server, FrameIntake(frame_bytes_max, server.window), is_stranger=not self._is_trusted
+        )
         self.peer: object = None
         self._out: list[Buffer] = []
         self._in_flight = 0
@@ -229,7 +342,7 @@ class _Connection(FramedConnection):
     def fail(self, reason: str) -> None:
         """Close the connection because of what the client sent."""
         self._server.metrics.refused_connections += 1
-        logger.warning("connection.refused peer=%s reason=%r", self.peer, reason)
+        logger.warning("connection.refused peer=%s reason=%r", self.host, reason, extra=AT_WILL)
         if self._is_tls:
             self.close()  # with TLS's own word of what is wrong
         else:
@@ -375,8 +488,9 @@ class _Connection(FramedConnection):
         self._flush()
         self._write(encode_answer(call, StartTlsResponse(Status.OK)))
         tls = TlsProtocol(guard.gate, guard.context(), self, self._on_secured)
-        self._transport = tls.take_over(socket, is_reading=self.is_reading)
         self._is_tls, self._is_trusted = True, False
+        self._transport = tls.take_over(socket, is_reading=self.is_reading)
+        tls.check_admitted()
 
     def take_plain(self, data: memoryview) -> int:
         """Take an AUTH that came behind StartTLS."""
@@ -401,15 +515,16 @@ class _Connection(FramedConnection):
         reason = server.guard.refusal_of(self._transport.get_extra_info("peercert"))
         if reason is None:
             self._is_trusted = True
+            self.welcome()
             self._intake.set_frame_bytes_max(server.limits.frame_bytes_max)
         else:  # it hears so from the answers to whatever it asks
-            logger.warning("connection.stranger peer=%s reason=%r", self.peer, reason,
+            _log.warning("connection.stranger peer=%s reason=%r", self.peer, reason,
                            extra=AT_WILL)  # fmt: skip
 
     def _begin_poll(self, call: Call, is_surplus: bool, began_s: float) -> None:
         """Serve a long poll, of which only what is small is kept while it waits."""
         server = self._server
-        request = cast(ReadRequest, call.request)._replace(master_key=None)
+        request = cast("ReadRequest", call.request)._replace(master_key=None)
         if is_surplus or not server.request_limiter.enter_poll(self._poll_count):
             self._turn_away(call)
             return
@@ -452,7 +567,7 @@ class _Connection(FramedConnection):
         ready = [call.added for call in calls if call.added is not None] if is_success else []
         if len(ready) < len(calls):
             for call in calls:
-                request = cast(AddRequest, call.request)
+                request = cast("AddRequest", call.request)
                 self._send(call, server.handlers.add_answer(request, status))
             return
         self._in_flight -= len(calls)
@@ -469,7 +584,7 @@ class _Connection(FramedConnection):
             server.request_limiter.leave(work)
         if work is RequestKind.READ:
             metrics = server.metrics
-            is_success = cast(Any, response).status is Status.OK
+            is_success = cast("Any", response).status is Status.OK
             metrics.read_seconds.observe(metrics.stopwatch() - began_s, is_success)
         self._send(call, response)
 

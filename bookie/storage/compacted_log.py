@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from bookie.errors import CorruptRecord
-from bookie.storage.core.log_format import (
+from bookie.storage.core.append_log import (
     FILE_HEADER_BYTES,
     FileHeader,
     Kind,
@@ -28,10 +28,8 @@ from bookie.storage.core.log_format import (
 )
 from bookie.storage.core.log_scan import Gap, LogScan
 from bookie.storage.core.reclaim import FileState
-from bookie.storage.core.tally import Tally
 from bookie.storage.disk import DataDirectory
-from bookie.storage.index.entry_places import EntryPlace
-from bookie.storage.index.index import Index, LedgerRecord
+from bookie.storage.index.index import EntryPlace, Index, LedgerRecord, Tally
 from client.ids import LedgerId
 from client.wire.bookkeeper.messages import Buffer
 
@@ -86,6 +84,10 @@ class CompactedLog:
             header = FileHeader(self.number, self._salt, 0, sealed_size=self.size)
             self._disk.write(file_name(self.number), 0, [header.pack()])
         return read + written, True
+
+    def begin_again(self) -> None:
+        """Let `next_places` begin with the first ones."""
+        self._copied = None
 
     def next_places(self, count_max: int) -> list[EntryPlace]:
         """Return where some entries are in the complete copy, none after the last ones.

@@ -27,12 +27,11 @@ from typing import Final, NamedTuple
 from bookie.errors import CorruptRecord, DiskFull
 from bookie.metrics import BookieMetrics
 from bookie.storage.compacted_log import CompactedLog
-from bookie.storage.core.checkpoint import LogFile
-from bookie.storage.core.log_format import file_name
+from bookie.storage.core.append_log import file_name
 from bookie.storage.core.reclaim import FileState, plan
 from bookie.storage.disk import Disk
 from bookie.storage.index.index import Index
-from bookie.storage.index.indexer import Indexer
+from bookie.storage.index.indexer import Indexer, LogFile
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +70,9 @@ class Compactor:
         self._next_copy = next_copy
         self._metrics = metrics
         self._unreadable: set[int] = set()
+        self._unfinished: tuple[CompactedLog, tuple[int, ...]] | None = None
+        """A copy that is complete, and the files that it stands for; it may be listed already. No
+        other copy of them is made: of two, one would be read behind what came after it."""
         self._struck_off: tuple[int, ...] = ()
         """Files that no checkpoint should list any more, but that are still there."""
 
@@ -82,6 +84,7 @@ class Compactor:
         remember_ms = now_ms - self._limits.deletion_memory_ms
         try:
             await self._give_back(())
+            await self._put_into_use()
             files = await self._survey(remember_ms)
             todo = plan(files, threshold=threshold, copy_bytes_max=self._limits.copy_bytes_max)
             self._metrics.dropped_file_bytes += await self._give_back(todo.give_back)
@@ -121,20 +124,33 @@ class Compactor:
     async def _rewrite(self, group: tuple[FileState, ...], remember_ms: int) -> None:
         number, self._next_copy = self._next_copy, self._next_copy + 1
         sources = tuple(file.number for file in group)
-        old_bytes = sum(file.size for file in group)
-        logger.info("reclaim.rewrites files=%d bytes=%d copy=%d", len(group), old_bytes, number)
+        size = sum(file.size for file in group)
+        logger.info("reclaim.rewrites files=%d bytes=%d copy=%d", len(group), size, number)
         copy = CompactedLog(
             number, group, self._disk, self._index, salt=self._salt, remember_ms=remember_ms
         )
         if not await self._make(copy):
             await self._disk.reader_job(partial(self._disk.remove, file_name(number)))
             return
+        self._unfinished = (copy, sources)
+        await self._put_into_use()
+
+    async def _put_into_use(self) -> None:
+        """Let the copy that is complete, if any, take the place of its sources.
+
+        After DiskFull the next run begins here again.
+        """
+        if self._unfinished is None:
+            return
+        copy, sources = self._unfinished
         if copy.size:
-            await self._indexer.add_copy(number, copy.size, sources[-1], copy.tally)
+            await self._indexer.add_copy(copy.number, copy.size, sources[-1], copy.tally)
+            copy.begin_again()
             if not await self._point_to(copy, sources):
+                self._unfinished = None
                 return
-        await self._give_back(sources)
-        self._metrics.rewritten_file_bytes += old_bytes - copy.size
+        self._unfinished = None
+        self._metrics.rewritten_file_bytes += await self._give_back(sources) - copy.size
 
     async def _make(self, copy: CompactedLog) -> bool:
         """Make the copy at the allowed pace; False if that is impossible."""
@@ -147,7 +163,7 @@ class Compactor:
             except CorruptRecord as error:
                 self._leave_alone(error)
                 return False
-            except OSError as error:
+            except (OSError, DiskFull) as error:
                 logger.error("reclaim.copy_failed number=%d error=%s", copy.number, error)
                 return False
             wanted_s = touched / self._limits.reclaim_bytes_per_s

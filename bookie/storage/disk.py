@@ -3,7 +3,7 @@
 `Disk` is the interface; the simulator and the crash tests put their own behind it. It is a
 `DataDirectory`, plain synchronous calls for the start and for inside of jobs, with three kinds of
 threads: the log thread writes and syncs groups, one at a time; the index thread runs index jobs in
-order; the reader threads run cold reads. Results arrive on the loop.
+order; the reader threads run cold reads. Results arrive on the loop (`WorkerThreads`).
 
 Names are relative to the data directory: VERSION, CHECKPOINT, log/0000000001.log.
 
@@ -17,21 +17,22 @@ out, and nobody has run a bookie there yet.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, TypeVar
+from queue import SimpleQueue
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from bookie.errors import DiskFailed, DiskFull
-from bookie.storage.core.append_log import LogWrite
-from bookie.storage.core.log_format import file_name
-from bookie.storage.worker_thread import WorkerThread, WorkerThreads
+from bookie.storage.core.append_log import LogWrite, file_name
 from client.errors import ConfigError
 from client.histogram import Histogram
 from client.wire.bookkeeper.messages import Buffer
@@ -40,8 +41,11 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _IOV_MAX: Final = 1024
-_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of errors that mean: the write did not happen, and may once there is room."""
 _NO_SUCH_CALL: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY)
+
+_Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
 
 class Usage(NamedTuple):
@@ -210,7 +214,7 @@ class RealDisk(Files):
         except OSError as error:
             os.close(self._lock_fd)
             raise ConfigError(f"{data_dir} is in use by another bookie") from error
-        _sync_dir(data_dir)
+        sync_dir(data_dir)
         # State of the log thread, touched only by its thread.
         self._fd = -1
         self._fd_number = 0
@@ -242,10 +246,10 @@ class RealDisk(Files):
         try:
             replace_file(path, data)
         except OSError as error:
-            if error.errno in _NO_SPACE:
+            if error.errno in NO_SPACE:
                 raise DiskFull(f"no space for {name}") from error
             raise
-        _sync_dir(path.parent)
+        sync_dir(path.parent)
 
     def write(self, name: str, position: int, buffers: list[Buffer]) -> None:
         path = self._dir / name
@@ -257,12 +261,12 @@ class RealDisk(Files):
         finally:
             os.close(fd)
         if is_new:
-            _sync_dir(path.parent)
+            sync_dir(path.parent)
 
     def remove(self, name: str) -> None:
         path = self._dir / name
         path.unlink(missing_ok=True)
-        _sync_dir(path.parent)
+        sync_dir(path.parent)
 
     def usage(self) -> Usage:
         stat = os.statvfs(self._dir)
@@ -295,7 +299,7 @@ class RealDisk(Files):
             self._reserve(write)
             _write_all(self._fd, write.buffers, write.position)
         except OSError as error:
-            if error.errno not in _NO_SPACE:
+            if error.errno not in NO_SPACE:
                 raise self._fail("write", error) from error
             self._undo(write)
             raise DiskFull(f"no space for a group of {write.size} bytes") from error
@@ -322,7 +326,7 @@ class RealDisk(Files):
         self._fd_number = write.number
         if write.creates:
             os.ftruncate(self._fd, 0)
-            _sync_dir(self._dir / "log")
+            sync_dir(self._dir / "log")
         self._allocated = os.fstat(self._fd).st_size
 
     def _reserve(self, write: LogWrite) -> None:
@@ -395,7 +399,8 @@ def replace_file(path: Path, data: bytes) -> None:
     os.replace(new, path)
 
 
-def _sync_dir(path: Path) -> None:
+def sync_dir(path: Path) -> None:
+    """Return when the names in a directory are on stable storage. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _sync_file(fd)
@@ -435,3 +440,64 @@ def _forget_cached(fd: int) -> None:
     """Drop a file's clean pages from memory. Without such a call (macOS), they stay."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+class WorkerThreads:
+    """Threads that do jobs for the event loop: one of them one after the other, or several.
+
+    `ThreadPoolExecutor` does the same, with a future of its own behind each of the loop's and a
+    lock around both; for the sync of a small group, of which there are thousands a second, for its
+    place in the index, and for a read, that is a good part of what they cost.
+    """
+
+    def __init__(self, name: str, count: int) -> None:
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}_{i}" if i else name, daemon=True)
+            for i in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Begin `work` behind everything that was given before; its outcome arrives on the loop."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._jobs.put((loop, done, work))
+        return done
+
+    def close(self) -> None:
+        """Wait until everything is done, and end the threads."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            loop, done, work = job
+            result: Any = None
+            error: BaseException | None = None
+            try:
+                result = work()
+            except BaseException as raised:  # whoever gave the job gets it
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(_settle, done, result, error)
+            del job, work, done, result, error  # the next one may be long in coming
+
+
+class WorkerThread(WorkerThreads):
+    """One of them: jobs are done in order."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, 1)
+
+
+def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if done.cancelled():
+        return
+    if error is None:
+        done.set_result(result)
+    else:
+        done.set_exception(error)

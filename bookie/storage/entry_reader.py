@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from bookie.errors import CorruptRecord, StorageError
-from bookie.storage.core.log_format import (
+from bookie.storage.core.append_log import (
     RECORD_HEADER_BYTES,
     Kind,
     Location,
@@ -24,7 +24,7 @@ from bookie.storage.core.log_format import (
     unpack_record,
 )
 from bookie.storage.disk import DataDirectory
-from bookie.storage.index.entry_places import EntryPlaces
+from bookie.storage.index.index import EntryPlaces
 from client.ids import NO_ENTRY, EntryId, LedgerId
 from client.wire.bookkeeper.entry import peek_lac
 from client.wire.bookkeeper.messages import Buffer

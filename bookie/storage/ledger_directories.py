@@ -16,9 +16,8 @@ from itertools import takewhile
 
 from bookie.errors import LogIncomplete
 from bookie.metrics import BookieMetrics
-from bookie.storage.core.accepted_adds import AcceptedAdds
-from bookie.storage.core.backlog import NOBODY, Backlog
-from bookie.storage.core.group_commit import OnDone
+from bookie.storage.core.disk_space import AcceptedAdds
+from bookie.storage.core.group_commit import NOBODY, Backlog, OnDone
 from bookie.storage.disk import Usage
 from bookie.storage.ledger_directory import (
     Directory,
@@ -44,6 +43,11 @@ class LedgerDirectories:
         self.backlog = backlog
         self._storages = [ledger_directory.storage for ledger_directory in ledger_directories]
         self._only = self._storages[0] if len(self._storages) == 1 else None
+        only = self._only
+        self.add = self._add if only is None else only.add
+        """`Storage.add` of the directory that the ledger is in, or goes to."""
+        self.add_run = self._add_run if only is None else only.add_run
+        """The same of `Storage.add_run`; a run ends where another ledger directory's begins."""
         seen: dict[LedgerId, str] = {}
         for ledger_directory in ledger_directories if self._only is None else ():
             for ledger_id in ledger_directory.storage.ledgers.ids():
@@ -69,13 +73,10 @@ class LedgerDirectories:
         choice = taking or working or self._storages
         return choice[ledger_id % len(choice)]
 
-    def add(self, request: AddRequest, on_done: OnDone, connection: Hashable = NOBODY) -> None:
-        (self._only or self.storage_of(request.ledger_id)).add(request, on_done, connection)
+    def _add(self, request: AddRequest, on_done: OnDone, connection: Hashable = NOBODY) -> None:
+        self.storage_of(request.ledger_id).add(request, on_done, connection)
 
-    def add_run(self, requests: Sequence[AddRequest], on_done: OnDone) -> int:
-        """The same; a run ends where another ledger directory's begins."""
-        if self._only is not None:
-            return self._only.add_run(requests, on_done)
+    def _add_run(self, requests: Sequence[AddRequest], on_done: OnDone) -> int:
         storage = self.storage_of(requests[0].ledger_id)
         of_it = takewhile(lambda each: self.storage_of(each.ledger_id) is storage, requests)
         return storage.add_run(list(of_it), on_done)

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from bookie.metrics import BookieMetrics
 from bookie.storage.compactor import Compactor, CompactorLimits
-from bookie.storage.core.backlog import Backlog
 from bookie.storage.core.disk_space import Space
+from bookie.storage.core.group_commit import Backlog
 from bookie.storage.disk import Disk
 from bookie.storage.index.index import IndexFactory
 from bookie.storage.replay import Replayed, replay

@@ -3,7 +3,9 @@
 A hot read is answered within the call. Cold reads that arrive in one turn of the loop share
 reader jobs. What a ledger's end is (last entry, last add confirmed) is known in memory for
 ledgers born since the start, and looked up once for older ones. Looking into the cache before
-the index misses nothing: an entry leaves the cache only after the index has it.
+the index misses nothing that was there: an entry leaves the cache only after the index has it. What
+came while the index was looked into may have left the cache before the answer counts: then the
+index is asked again.
 
 Covers the answers NO_LEDGER and NO_ENTRY. They are claims: with damage in the log, or an
 unreadable byte on the way, the answer is IO_ERROR instead, because a false "no such entry" makes a
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import merge
@@ -27,7 +30,6 @@ from bookie.storage.core.entry_cache import EntryCache
 from bookie.storage.core.ledger_guard import Ledger, LedgerTable
 from bookie.storage.disk import Disk
 from bookie.storage.entry_reader import EntryReader, Found, Tail
-from bookie.storage.few_jobs import FewJobs
 from client.ids import NO_ENTRY, EntryId, LedgerId
 from client.wire.bookkeeper.entry import peek_lac_packet
 from client.wire.bookkeeper.messages import LAST_ENTRY, Buffer, Status
@@ -49,6 +51,8 @@ _JOB_BYTES_MAX: Final = 256 * 1024
 
 _RUN_ENTRIES_MAX: Final = 256
 """Entries of a run: what one reader job brings, or one turn of the loop."""
+
+Submit = Callable[[Callable[[], Any]], asyncio.Future[Any]]
 
 
 class Reads:
@@ -133,7 +137,11 @@ class Reads:
             on_run(self._absent(Status.NO_ENTRY), [])
         else:
             read = partial(self._reader.read_run, ledger_id, first, count_max, bytes_max)
-            on_done = partial(self._cold_run_read, ledger_id, first, on_run)
+            again = partial(
+                self.read_run, ledger_id, first, count_max, bytes_max, on_run, is_urgent=is_urgent
+            )
+            since = self._cache.look_for(ledger_id, first)
+            on_done = partial(self._cold_run_read, ledger_id, first, on_run, again, since)
             self._from_disk.add(ledger_id, read, on_done, is_urgent=is_urgent)
 
     def with_ledger(self, ledger_id: LedgerId, on_ledger: OnLedger) -> None:
@@ -148,7 +156,7 @@ class Reads:
         else:
             self._loading[ledger_id] = [on_ledger]
             job = self._submit(partial(self._reader.tail, ledger_id))
-            job.add_done_callback(partial(self._loaded, ledger))
+            job.add_done_callback(partial(self._loaded, ledger, ledger.losses))
 
     def availability(self, ledger_id: LedgerId, on_read: OnAvailability) -> None:
         """Say which entries of a ledger are here, as `availability.py` encodes it.
@@ -259,22 +267,34 @@ class Reads:
     ) -> None:
         wanted = [(ledger_id, entry_id) for entry_id, _ in some]
         read = partial(self._reader.read_many, wanted, _JOB_BYTES_MAX)
-        on_done = partial(self._singles_read, ledger_id, some, is_urgent)
+        since = [self._cache.look_for(ledger_id, entry_id) for entry_id, _ in some]
+        on_done = partial(self._singles_read, ledger_id, some, since, is_urgent)
         self._from_disk.add(ledger_id, read, on_done, is_urgent=is_urgent, is_rest=is_rest)
 
     def _singles_read(
         self,
         ledger_id: LedgerId,
         some: Sequence[_Single],
+        since: Sequence[int],
         is_urgent: bool,
         job: asyncio.Future[list[Found]],
     ) -> None:
         looked_up = job.result()
+        have_left = [
+            self._cache.stop_looking(ledger_id, entry_id, begun)
+            for (entry_id, _), begun in zip(some, since, strict=True)
+        ]
         if len(looked_up) < len(some):
             rest = some[len(looked_up) :]
             self._read_singles(ledger_id, rest, is_urgent=is_urgent, is_rest=True)
-        for (entry_id, on_read), found in zip(some, looked_up, strict=False):
-            self._single_read(ledger_id, entry_id, on_read, found)
+        again: list[_Single] = []
+        for single, has_left, found in zip(some, have_left, looked_up, strict=False):
+            if found is None and has_left:
+                again.append(single)
+            else:
+                self._single_read(ledger_id, *single, found)
+        if again:
+            self._read_singles(ledger_id, again, is_urgent=is_urgent)
 
     def _single_read(
         self, ledger_id: LedgerId, entry_id: EntryId, on_read: OnRead, looked_up: Found
@@ -311,13 +331,19 @@ class Reads:
         ledger_id: LedgerId,
         first: EntryId,
         on_run: OnRun,
+        again: Callable[[], None],
+        since: int,
         job: asyncio.Future[list[memoryview]],
     ) -> None:
+        has_left = self._cache.stop_looking(ledger_id, first, since)
         error = job.exception()
         if error is not None:
             self._metrics.cold_reads += 1
             self._unreadable(ledger_id, first, error)
             on_run(Status.IO_ERROR, [])
+            return
+        if not job.result() and (has_left or self._cache.get(ledger_id, first) is not None):
+            again()  # it has come meanwhile
             return
         # As for single reads, the cache comes first: it has those that were written again since.
         found = [
@@ -339,8 +365,16 @@ class Reads:
         logger.error("entry.unreadable ledger=%d entry=%d reason=%s", ledger_id, entry_id, error)
         self._metrics.unreadable_entries += 1
 
-    def _loaded(self, ledger: Ledger, job: asyncio.Future[Tail]) -> None:
+    def _loaded(self, ledger: Ledger, losses: int, job: asyncio.Future[Tail]) -> None:
+        """The end of a ledger was found; `losses`: its losses when somebody began to look.
+
+        Rule LOOK-AGAIN (`core/group_commit.py`), also when the ledger was deleted and begun anew.
+        """
         waiting = self._loading.pop(ledger.ledger_id)
+        if ledger.losses != losses or self._ledgers.get(ledger.ledger_id) is not ledger:
+            for on_ledger in waiting:
+                self.with_ledger(ledger.ledger_id, on_ledger)
+            return
         error = job.exception()
         if error is not None:
             logger.error("ledger.unreadable ledger=%d error=%s", ledger.ledger_id, error)
@@ -366,3 +400,37 @@ def _without_repeats(ascending: Iterable[EntryId]) -> Iterator[EntryId]:
 
 def _run_of_one(on_run: OnRun, status: Status, entry: Buffer | None) -> None:
     on_run(status, [] if entry is None else [entry])
+
+
+class FewJobs:
+    """Reader jobs of one kind, of which a few are under way at a time; the others wait in their
+    order.
+
+    Whoever asks for very much, or very often, shall not have all reader threads, nor all of a turn
+    of the event loop for what they bring.
+    """
+
+    def __init__(self, submit: Submit, *, at_once: int) -> None:
+        """`submit` hands a job to the reader threads."""
+        self._submit = submit
+        self._free = at_once
+        self._waiting: deque[tuple[Callable[[], Any], Callable[[asyncio.Future[Any]], None]]]
+        self._waiting = deque()
+
+    def add(self, job: Callable[[], T], on_done: Callable[[asyncio.Future[T]], None]) -> None:
+        """Run a job when its turn has come, and call `on_done` with it."""
+        self._waiting.append((job, on_done))
+        self._start()
+
+    def _start(self) -> None:
+        while self._free and self._waiting:
+            job, on_done = self._waiting.popleft()
+            self._free -= 1
+            self._submit(job).add_done_callback(partial(self._over, on_done))
+
+    def _over(
+        self, on_done: Callable[[asyncio.Future[Any]], None], done: asyncio.Future[Any]
+    ) -> None:
+        self._free += 1
+        self._start()
+        on_done(done)

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bookie.storage.core.append_log import BEGINNING, LogPosition
-from bookie.storage.core.ledger_guard import LedgerTable
-from bookie.storage.core.log_format import (
+from bookie.storage.core.append_log import (
+    BEGINNING,
     RECORD_HEADER_BYTES,
     Deletion,
     Kind,
     Location,
+    LogPosition,
     Record,
     ids_of,
     is_copy,
@@ -25,9 +25,8 @@ from bookie.storage.core.log_format import (
     unpack_deletion,
     unpack_ledger,
 )
-from bookie.storage.core.tally import Tally
-from bookie.storage.index.entry_places import EntryPlace
-from bookie.storage.index.index import Index, record_of
+from bookie.storage.core.ledger_guard import LedgerTable
+from bookie.storage.index.index import EntryPlace, Index, Tally, record_of
 from client.ids import LedgerId
 
 _BATCH_ENTRIES: Final = 4096

@@ -8,36 +8,49 @@
     5  torn end of the last file: cut it off; nothing in it was ever answered for
     6  sync what is left, flush the index, write the checkpoint: what was replayed stays
 
-A missing file is a refusal to start. With damage nobody knows which entries or fences were in it;
-the storage then answers "I cannot say" instead of "no such entry" and takes no ordinary adds.
-`core/log_scan.py` decides what is damage, `record_replay.py` carries out what each record says.
+Which files there are (`find_files`):
+
+    listed in CHECKPOINT      must exist, in that order
+    numbers behind the last   the log went on there after the checkpoint; without a gap
+    anything else             left over: a copy that was not finished, a file that was given back
+
+A missing file is a refusal to start: without it, entries would seem not to exist. With damage
+nobody knows which entries or fences were in it; the storage then answers "I cannot say" instead of
+"no such entry" and takes no ordinary adds. `core/log_scan.py` decides what is damage,
+`record_replay.py` carries out what each record says.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from bookie.errors import CorruptIndex, LogIncomplete
-from bookie.storage.core.append_log import BEGINNING, AppendLog, LogPosition
-from bookie.storage.core.checkpoint import FILE_NAME, Checkpoint, Damage, LogFile, decode_checkpoint
-from bookie.storage.core.ledger_guard import LedgerTable
-from bookie.storage.core.log_format import (
+from bookie.storage.core.append_log import (
+    BEGINNING,
     FILE_HEADER_BYTES,
     FIRST_COPY,
+    AppendLog,
     FileHeader,
+    LogPosition,
     file_name,
     file_number,
     is_copy,
     seed_of,
     unpack_file_header,
 )
+from bookie.storage.core.ledger_guard import LedgerTable
 from bookie.storage.core.log_scan import Gap, LogScan
-from bookie.storage.core.tally import Tally
 from bookie.storage.disk import DataDirectory
-from bookie.storage.index.index import Index, IndexFactory
-from bookie.storage.log_files import Found, find_files, next_copy, remove_left_over
+from bookie.storage.index.index import Index, IndexFactory, Tally
+from bookie.storage.index.indexer import (
+    FILE_NAME,
+    Checkpoint,
+    Damage,
+    LogFile,
+    decode_checkpoint,
+)
 from bookie.storage.record_replay import RecordReplay
 from client.ids import Rng
 
@@ -99,6 +112,42 @@ def replay(
     # Before the index fills: a crash on the way must lead here again.
     disk.save(FILE_NAME, checkpoint.encode())
     return _bring_up(disk, index_factory(True), checkpoint, found, durable, log_file_bytes_max)
+
+
+class Found(NamedTuple):
+    """Log files of a data directory."""
+
+    log: list[LogFile]
+    """The log, in the order of its records."""
+    left_over: list[int]
+    """Numbers of files that nothing needs."""
+
+
+def find_files(disk: DataDirectory, checkpoint: Checkpoint) -> Found:
+    """Look which log files exist. Raises LogIncomplete if one is missing."""
+    there = sorted(number for name in disk.names() if (number := file_number(name)) is not None)
+    newest_there = max((number for number in there if not is_copy(number)), default=0)
+    later = range(checkpoint.newest + 1, newest_there + 1)
+    log = [*checkpoint.files, *(LogFile(number, 0) for number in later)]
+    missing = [file.number for file in log if file.number not in there]
+    if missing:
+        raise LogIncomplete(
+            f"log file {missing[0]} is missing: without it, entries would seem not to exist"
+        )
+    needed = {file.number for file in log}
+    return Found(log, [number for number in there if number not in needed])
+
+
+def remove_left_over(disk: DataDirectory, found: Found) -> None:
+    """Remove files that nothing needs. Raises OSError."""
+    for number in found.left_over:
+        logger.info("log.removes_left_over number=%d", number)
+        disk.remove(file_name(number))
+
+
+def next_copy(found: Found) -> int:
+    """Return a number for the next copy that no file of the log has."""
+    return max((file.number + 1 for file in found.log if is_copy(file.number)), default=FIRST_COPY)
 
 
 def _bring_up(

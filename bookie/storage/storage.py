@@ -1,4 +1,4 @@
-"""The write side of the storage: add, fence, explicit LAC and force over the append log.
+"""The write side of the storage: add, fence, explicit LAC and force, in groups on the append log.
 
 Everything here runs on the event loop, and between looking at a ledger and appending to the log
 without suspension: that is what serialises fence and add. Results come through callbacks:
@@ -9,8 +9,17 @@ without suspension: that is what serialises fence and add. Results come through 
     force          answered when everything accepted before it is durable
     delete         the ledger is gone at once; answered when log and index have forgotten it
 
-`group_writer.py` writes one group at a time. A full disk fails it and whatever was accepted behind
-it; any other failure ends the bookie. Reads are in `reads.py`, the index follows in `indexer.py`.
+`GroupWriter` writes the log group by group: one at a time, and the next as soon as that one is
+durable. The open group is written when the turn of the loop that began it is over, so that what
+arrives together is written together. `core/group_commit.py` says which requests a group answers;
+here the disk is asked, and its answer carried on:
+
+    synced         the group's waiters get OK, and it goes to the index
+    disk full      it and what was accepted behind it are lost, the log stays as it was
+    other error    what is durable is unknown: it ends the bookie
+
+While the index has no room nothing is added. Reads are in `reads.py`, the index follows in
+`index/indexer.py`.
 Sources: Apache BookKeeper `BookieImpl`, `Journal`, `LedgerDescriptorImpl`.
 """
 
@@ -23,13 +32,30 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from bookie.errors import DiskFull
 from bookie.metrics import BookieMetrics
 from bookie.storage.cold_reads import ColdReads
-from bookie.storage.core.accepted_adds import AcceptedAdds
-from bookie.storage.core.append_log import LogPosition, LogWrite
-from bookie.storage.core.backlog import NOBODY, Backlog, PendingAdds
+from bookie.storage.core.append_log import (
+    AppendLog,
+    Deletion,
+    Kind,
+    LogPosition,
+    LogWrite,
+    pack_deletion,
+    pack_ledger,
+    seed_of,
+)
+from bookie.storage.core.disk_space import AcceptedAdds
 from bookie.storage.core.entry_cache import EntryCache
-from bookie.storage.core.group_commit import Group, OnDone
+from bookie.storage.core.group_commit import (
+    NOBODY,
+    Backlog,
+    Group,
+    GroupCommit,
+    OnDone,
+    PendingAdds,
+    forget_lost,
+)
 from bookie.storage.core.ledger_guard import (
     DURABLE,
     MASTER_KEY_BYTES_MAX,
@@ -37,16 +63,16 @@ from bookie.storage.core.ledger_guard import (
     Ledger,
     may_add,
 )
-from bookie.storage.core.log_format import Deletion, Kind, pack_deletion, pack_ledger, seed_of
-from bookie.storage.core.lost_group import forget_lost
 from bookie.storage.core.read_turns import ReadLimits
 from bookie.storage.disk import Disk
 from bookie.storage.entry_reader import EntryReader
-from bookie.storage.full_disk import FullDisk
-from bookie.storage.group_writer import GroupWriter
-from bookie.storage.index.checkpoints import CheckpointLimits, Checkpoints, Deletions
-from bookie.storage.index.deleted_ledgers import DeletedLedgers
-from bookie.storage.index.indexer import Indexer
+from bookie.storage.index.indexer import (
+    CheckpointLimits,
+    Checkpoints,
+    DeletedLedgers,
+    Deletions,
+    Indexer,
+)
 from bookie.storage.reads import Reads
 from bookie.storage.replay import Replayed
 from client.ids import EntryId, LedgerId
@@ -64,6 +90,8 @@ logger = logging.getLogger(__name__)
 _HEAD: Final = struct.Struct(">qqq")
 _ID: Final = struct.Struct(">q")
 _LAC_PACKET_BYTES_MIN: Final = 16
+
+_FOR_GOOD: Final = float("inf")
 
 
 class StorageLimits(NamedTuple):
@@ -110,7 +138,7 @@ class Storage:
         self.cache = EntryCache(limits.cache_bytes_max, replayed.checkpoint.start)
         reader = EntryReader(disk, self._index.places, seed_of(self._log.salt))
         self.writer = GroupWriter(
-            self._log, disk, loop=loop, metrics=metrics,
+            self._log, disk, loop=loop, metrics=metrics, on_open=self._take_turns,
             on_durable=self._durable, on_lost=self._give_up, on_failed=self._fail,
         )  # fmt: skip
         cold_reads = ColdReads(disk, limits.reads, now_s=metrics.stopwatch, adds=self.writer)
@@ -124,10 +152,10 @@ class Storage:
         )  # fmt: skip
         self.indexer = Indexer(
             disk, self._index, checkpoints,
-            gather_s=limits.index_gather_s, is_pressed=lambda: backlog.is_over,
-            on_indexed=self._indexed, on_failed=self._fail,
+            gather_s=limits.index_gather_s, full_retry_s=limits.disk_full_retry_s,
+            is_pressed=lambda: backlog.is_over,
+            on_indexed=self._indexed, on_room=self._index_has_room, on_failed=self._fail,
         )  # fmt: skip
-        self.writer.on_open = self._take_turns
         self._deleted_ledgers = DeletedLedgers(self.ledgers, self.cache, self._index, self.indexer)
 
     @property
@@ -328,7 +356,7 @@ class Storage:
         if ledger is None:
             on_done(Status.OK)
             return
-        if self.is_failed or ledger.is_deleted:
+        if self.is_failed or ledger.is_deleted or not self.indexer.has_room:
             on_done(Status.IO_ERROR)
             return
         ledger.is_deleted = True
@@ -342,10 +370,14 @@ class Storage:
         self.writer.plan_start()
 
     async def forget_deletions(self, before_ms: int) -> None:
-        """Forget ledgers that were fenced and deleted before a time. Raises StorageError."""
-        for ledger_id in self.ledgers.tombstones_before(before_ms):
-            await self.indexer.job(partial(self._index.settle_deletion, ledger_id, None))
-            self.ledgers.forget(ledger_id)
+        """Forget ledgers that were fenced and deleted before a time. Raises StorageError, but not
+        DiskFull: they are remembered for longer."""
+        try:
+            for ledger_id in self.ledgers.tombstones_before(before_ms):
+                await self.indexer.job(partial(self._index.settle_deletion, ledger_id, None))
+                self.ledgers.forget(ledger_id)
+        except DiskFull as error:
+            logger.warning("deletion.not_forgotten error=%s", error)
 
     async def drain(self) -> None:
         """Wait until everything accepted is answered."""
@@ -392,7 +424,7 @@ class Storage:
         if not self.accept.takes(is_urgent=is_urgent):
             on_done(Status.READ_ONLY)
             return None
-        if self.full_disk.until_s > 0 and not is_urgent and self.full_disk.is_full():
+        if self.full_disk.refuses(is_urgent=is_urgent):
             on_done(Status.READ_ONLY)
             return None
         if gone is not None and self.ledgers.is_deleted(ledger_id):
@@ -427,8 +459,8 @@ class Storage:
     def _take_turns(self) -> None:
         """Put adds that wait into the open group, which was begun just now: while the disk writes
         the one before."""
-        pending = self.pending
-        while (waiting := pending.next(self.writer.commit.open)) is not None:
+        pending, commit = self.pending, self.writer.commit
+        while pending.turns.count and (waiting := pending.next(commit.open)) is not None:
             if not self._store(waiting.request, waiting.on_done):
                 pending.remove(len(waiting.request.entry))
 
@@ -446,6 +478,20 @@ class Storage:
         self._take_turns()  # most are refused now
         self.full_disk.tell()
 
+    def _index_has_room(self, has_room: bool) -> None:
+        """The index found no room for what is durable in the log, or has found some at last.
+
+        Until then nothing is added, so what is held already must not keep sockets from being read.
+        """
+        if has_room:
+            self.full_disk.lift()
+            return
+        self.full_disk.hold()
+        self._take_turns()  # all are refused now
+        self.pending.park()
+        self._deleted_ledgers.give_up()
+        self.full_disk.tell()
+
     def _fail(self, error: BaseException) -> None:
         """The disk or the index failed: what is durable is unknown. Nothing goes on."""
         if self.is_failed:
@@ -461,3 +507,165 @@ class Storage:
         self._deleted_ledgers.begin(deletions)
         if not self.is_failed:
             self.pending.remove(entry_bytes)
+
+
+class GroupWriter:
+    """Group commit on one log."""
+
+    def __init__(
+        self,
+        log: AppendLog,
+        disk: Disk,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        metrics: BookieMetrics,
+        on_open: Callable[[], None],
+        on_durable: Callable[[Group, LogWrite], None],
+        on_lost: Callable[[list[Group]], None],
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        """`on_open` is called when a group is on its way and another one was opened, before any is
+        durable: what waits may go into it. `on_durable` follows a group's answers; `on_lost` gets
+        those that found no space, oldest first, and answers them.
+        """
+        self.commit = GroupCommit(log.group)
+        self.began_s = float("-inf")
+        """When the last group began to be written, by the metrics' stopwatch."""
+        self.written_bytes = 0
+        """Of all groups, durable or not."""
+        self._log = log
+        self._disk = disk
+        self._loop = loop
+        self._metrics = metrics
+        self._on_open = on_open
+        self._on_durable = on_durable
+        self._on_lost = on_lost
+        self._on_failed = on_failed
+        self._start_planned = False
+        self._opened_at_s = 0.0
+        self._idle: asyncio.Future[None] | None = None
+        self._is_stopped = False
+
+    def plan_start(self) -> None:
+        """Write the open group when this turn of the loop is over, unless one is in flight."""
+        if not self._start_planned and self.commit.in_flight is None:
+            self._start_planned = True
+            self._opened_at_s = self._metrics.stopwatch()
+            self._loop.call_soon(self._begin)
+
+    async def drain(self) -> None:
+        """Wait until everything accepted is answered."""
+        if not self._is_idle():
+            self._idle = self._loop.create_future()
+            await self._idle
+
+    def stop(self) -> list[OnDone]:
+        """Write nothing more; return who waits for an answer."""
+        self._is_stopped = True
+        in_flight = self.commit.in_flight
+        waiters = [*(in_flight.waiters if in_flight else ()), *self.commit.open.waiters]
+        self.commit.open.waiters.clear()
+        self._tell_idle()
+        return waiters
+
+    def _begin(self) -> None:
+        self._start()
+        if self.commit.in_flight is not None:
+            self._on_open()
+
+    def _start(self) -> None:
+        self._start_planned = False
+        if self._is_stopped or self.commit.in_flight is not None or self._log.is_empty:
+            return
+        write = self._log.take()
+        group = self.commit.start()
+        assert group.number == write.group, "log and commit agree on the open group"
+        done = self._disk.commit(write)
+        self.began_s = now_s = self._metrics.stopwatch()
+        self.written_bytes += write.size
+        done.add_done_callback(partial(self._written, write, self._opened_at_s, now_s))
+        self._opened_at_s = now_s
+
+    def _written(
+        self, write: LogWrite, opened_at_s: float, started_at_s: float, done: asyncio.Future[None]
+    ) -> None:
+        error = done.exception()
+        if self._is_stopped:
+            return
+        if isinstance(error, DiskFull):
+            self._give_up(write, error)
+            return
+        if error is not None:
+            self._on_failed(error)
+            return
+        group = self.commit.synced()
+        self._start()
+        for on_done in group.waiters:
+            on_done(Status.OK)
+        self._metrics.group_written(group, write.size, opened_at_s, started_at_s)
+        self._on_durable(group, write)
+        self._tell_idle()
+
+    def _give_up(self, write: LogWrite, error: DiskFull) -> None:
+        """The disk is full: nothing that is not durable will be. The log stays as it was."""
+        logger.error(
+            "log.disk_full number=%d position=%d reason=%s", write.number, write.position, error
+        )
+        self._log.rewind(write)
+        lost = self.commit.failed()
+        self._metrics.lost_groups += len(lost)
+        self._on_lost(lost)
+        self._tell_idle()
+
+    def _is_idle(self) -> bool:
+        return self._is_stopped or (self.commit.in_flight is None and self._log.is_empty)
+
+    def _tell_idle(self) -> None:
+        if self._idle is not None and self._is_idle() and not self._idle.done():
+            self._idle.set_result(None)
+
+
+class FullDisk:
+    """Remembers that a disk was found full: for a while adds are refused, then it is tried again.
+
+    a group found no space    ordinary adds are refused for a while
+    the index finds none      all adds are, until it has found some: they could not be put there,
+                              and would have to stay in memory
+    """
+
+    def __init__(self, retry_s: float, now_s: Callable[[], float]) -> None:
+        self._retry_s = retry_s
+        self._now_s = now_s
+        self.until_s = float("-inf")
+        """Adds are refused until then; below zero if the disk never was full."""
+        self.ran_full = False
+        """Whether that happened since whoever watches the disk's space took note of it."""
+        self.on_full: Callable[[], None] = lambda: None
+        """Called when a group found no space."""
+
+    def is_full(self) -> bool:
+        """Whether the disk was full a moment ago; it is tried again after a while."""
+        return self._now_s() < self.until_s
+
+    def refuses(self, *, is_urgent: bool) -> bool:
+        """Whether an add is refused now."""
+        if is_urgent:
+            return self.until_s == _FOR_GOOD
+        return self.until_s > 0 and self.is_full()
+
+    def refuse(self) -> None:
+        """A group found no space: refuse adds for a while."""
+        self.until_s = max(self.until_s, self._now_s() + self._retry_s)
+
+    def hold(self) -> None:
+        """Refuse all adds until `lift`: the index has no room."""
+        self.until_s = _FOR_GOOD
+
+    def lift(self) -> None:
+        """The index has room again."""
+        self.until_s = self._now_s()
+
+    def tell(self) -> None:
+        """Tell whoever watches the disk's space."""
+        self.ran_full = True
+        self.on_full()

@@ -6,8 +6,8 @@
 The trail listens to the log, so that there is one place that says what an event tells; none of them
 has a secret. What was done and what was refused have a list each, or else whoever guesses passwords
 could have the page forget who deleted a topic. Refusals that repeat themselves are one row with a
-count. It is gone with the process, unlike the log, and has what the log has: at `log_level` warning
-nothing that was done.
+count. It is gone with the process, unlike the log. Whoever did much displaces its own entries
+first: one user cannot have the page forget another one's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final
 
 from client.node import logs
@@ -37,7 +38,9 @@ class AuditTrail(logging.Handler):
         """`entries_max`: of each list."""
         super().__init__(logging.INFO)
         self._entries_max = entries_max
-        self._done: deque[dict[str, Any]] = deque(maxlen=entries_max)
+        self._done: dict[str, deque[dict[str, Any]]] = {}
+        """By user, the oldest first."""
+        self._done_count = 0
         self._refused: OrderedDict[tuple[str, ...], dict[str, Any]] = OrderedDict()
 
     def start(self) -> None:
@@ -65,7 +68,7 @@ class AuditTrail(logging.Handler):
             "count": 1,
         }
         if event in _DONE:
-            self._done.append(entry)
+            self._note_done(entry)
             return
         key = event, *(str(entry[name]) for name in ("user", "address", "what"))
         before = self._refused.pop(key, None)
@@ -75,10 +78,22 @@ class AuditTrail(logging.Handler):
             self._refused.popitem(last=False)
         self._refused[key] = entry
 
+    def _note_done(self, entry: dict[str, Any]) -> None:
+        """Note what was done; if that is too much, forget the oldest of who has done most."""
+        self._done.setdefault(str(entry["user"]), deque()).append(entry)
+        self._done_count += 1
+        if self._done_count > self._entries_max:
+            user = max(self._done, key=lambda user: len(self._done[user]))
+            self._done[user].popleft()
+            self._done_count -= 1
+            if not self._done[user]:
+                del self._done[user]
+
     def entries(self) -> Iterator[dict[str, Any]]:
         """Yield all of them, the newest first."""
         yield from sorted(
-            (*self._done, *self._refused.values()), key=lambda entry: -entry["time_ms"]
+            (*chain.from_iterable(self._done.values()), *self._refused.values()),
+            key=lambda entry: -entry["time_ms"],
         )
 
 

@@ -179,17 +179,17 @@ class Lags:
             return known
         try:
             fetched = await partition.reader.read(at, 1, at_least_one=True, read_committed=False)
+            if not fetched.buffers:
+                return None
+            # A batch may come in two parts: what the broker stamped, and the producer's bytes.
+            parts = (bytes(memoryview(part)[:HEADER_BYTES]) for part in fetched.buffers[:2])
+            header = parse_header(b"".join(parts))
         except QuireError as error:
             log.debug(
                 "lags.unreadable topic=%s partition=%d offset=%d error=%r",
                 place.topic, place.partition, at, error,
             )  # fmt: skip
             return None
-        if not fetched.buffers:
-            return None
-        # A batch may come in two parts: what the broker stamped, and the producer's bytes.
-        head = b"".join(bytes(memoryview(part)[:HEADER_BYTES]) for part in fetched.buffers[:2])
-        header = parse_header(head)
         first = header.base_offset == at and not header.has_log_append_time
         timestamp_ms = header.base_timestamp if first else header.max_timestamp
         if timestamp_ms < 0:

@@ -45,8 +45,14 @@ class Operation:
 
     @property
     def is_noted(self) -> bool:
-        """Whether it is told who did it."""
+        """Whether it is told who did it, each time."""
         return self.method != "GET" and not self.is_frequent
+
+    @property
+    def shows_records(self) -> bool:
+        """Whether it publishes records or shows what is in them, of which is told what may be
+        written of one user."""
+        return "/records" in self.path and self.role >= Role.OPERATE
 
     @property
     def tag(self) -> str:

@@ -88,7 +88,7 @@ _ROWS: Final[Mapping[type, _Row]] = {
         "replication_factor",
     ),
     e.InvalidTopicConfig: _Row(
-        422, "invalid-setting", "GET the topic's /config to see every setting.", "settings"
+        422, "invalid-setting", "GET /config of the topic, or group, for every setting.", "settings"
     ),
     e.PolicyViolation: _Row(
         409, "not-allowed", "Internal topics belong to the brokers: use another one."

@@ -17,6 +17,7 @@ Schema = Mapping[str, Any]
 
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
+LONG_MIN: Final = -(1 << 63)
 ITEMS_MAX: Final = 10_000
 NAME_CHARS_MAX: Final = 1_000
 """Longest name in a path or query."""

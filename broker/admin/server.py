@@ -9,15 +9,16 @@
 A request passes the guard, which asks for the operation's role, and the checks, is forwarded if
 another broker must answer it, and goes to its handler; whatever fails becomes a problem document.
 Health, document and page need no token: they reveal nothing that a probe should not know, and
-change nothing; neither do metrics, unless `admin_metrics_open` is off.
+change nothing. Metrics need one as soon as there is one, unless `admin_metrics_open` is on.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 from prometheus_client import ProcessCollector
@@ -28,7 +29,6 @@ from broker.admin.context import AdminContext
 from broker.admin.json_bounds import encode, values_at_least
 from broker.admin.lags import Lags
 from broker.admin.operation import Operation
-from broker.admin.page_files import PageFiles
 from broker.admin.peer_client import (
     CALLER_HEADER,
     FOR_HEADER,
@@ -45,17 +45,39 @@ from broker.cluster.core.topology import BrokerInfo
 from broker.config import BrokerConfig
 from client.config import DEFAULT, settings_of
 from client.errors import QuireError
+from client.node.http_bodies import make_runner, parse_json
 from client.node.http_connections import CLOSE_S, HttpConnections
-from client.node.http_guard import AccessRefused, HttpGuard
+from client.node.http_guard import AccessRefused, HttpGuard, close_headers
+from client.node.logs import AT_WILL, SECURITY
+from client.node.scrapes import Scrapes
 from client.security.admin_access import Caller
 
 log = logging.getLogger(__name__)
+_log = SECURITY
 
 _EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104  (compared with, not listened on)
 _LINE_BYTES_MAX: Final = 32 * 1024
 """Enough for names of `NAME_CHARS_MAX` characters, each of twelve in a URL."""
 _FORWARDED_HEADERS: Final = ("Content-Type", "Accept")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_FOLDER: Final = Path(__file__).with_name("page")
+_KINDS: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_INDEX: Final = "index.html"
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
+    " img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
 
 
 class AdminServer:
@@ -87,6 +109,7 @@ class AdminServer:
             audit_trail=AuditTrail(config.admin_audit_entries_max),
             operation_roles={one.name: one.role for one in table.OPERATIONS},
         )
+        self._scrapes = Scrapes(broker.metrics.exposition)
         self._doors = doors = HttpConnections()
         broker.metrics.provide_one("quire_broker_admin_body_bytes", lambda: doors.bodies_bytes)
         self._runner: web.AppRunner | None = None
@@ -106,9 +129,8 @@ class AdminServer:
         self._lags.start()
         self._sampler.start()
         self._context.audit_trail.start()
-        self._runner = web.AppRunner(
+        self._runner = make_runner(
             self._app(),
-            access_log=None,
             handle_signals=False,
             shutdown_timeout=CLOSE_S,
             max_line_size=_LINE_BYTES_MAX,
@@ -141,6 +163,7 @@ class AdminServer:
             middlewares=[self._doors.watch, self._with_problems],
             client_max_size=self._config.control_request_bytes_max,
         )
+        app.on_response_prepare.append(close_headers)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
@@ -163,14 +186,13 @@ class AdminServer:
         reasons = self._broker.unready()
         if not reasons:
             return web.Response(text="ready\n")
+        if not await self._guard.may_see_names(request):
+            reasons = [f"{len(reasons)} reasons, which a token of role look is told"]
         return web.Response(status=503, text="".join(f"not ready: {why}\n" for why in reasons))
 
     async def _metrics(self, request: web.Request) -> web.Response:
         await self._guard.check_metrics(request)
-        return web.Response(
-            body=self._broker.metrics.exposition(),
-            headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
-        )
+        return self._scrapes.answer()
 
     async def _openapi(self, request: web.Request) -> web.Response:
         return web.json_response(table.DOCUMENT)
@@ -207,7 +229,7 @@ class AdminServer:
                 if broker is not None and broker.id != self._config.node_id:
                     return await self._forward(broker, request, body, caller)
             answer = await operation.handle(self._context, checked)
-            if operation.is_noted:
+            if operation.is_noted or operation.shows_records:
                 self._note(operation, request, answer, caller, is_forwarded=is_forwarded)
             return await self._respond(answer)
 
@@ -217,14 +239,19 @@ class AdminServer:
         self, operation: Operation, request: web.Request, answer: Answer, caller: Caller, *,
         is_forwarded: bool,
     ) -> None:  # fmt: skip
-        """Log what was changed, and who asked for it; a broker that forwards says who that was."""
+        """Log what was done, and who asked for it; a broker that forwards says who that was.
+
+        Only another broker is believed, which has the token that all of them have: whoever has
+        another one could say that somebody else did it.
+        """
         name, peer = caller.name, request.remote or ""
-        if is_forwarded:
+        if is_forwarded and (caller.is_node or not self._config.asks_callers):
             name = request.headers.get(CALLER_HEADER, name)
             peer = request.headers.get(PEER_HEADER, peer)
-        log.info(
+        _log.info(
             "admin.done operation=%s path=%s status=%d user=%r from=%s",
             operation.name, request.path_qs, answer.status, name, peer,
+            extra=None if operation.is_noted else AT_WILL,
         )  # fmt: skip
 
     async def _respond(self, answer: Answer) -> web.Response:
@@ -329,14 +356,10 @@ def _body(operation: Operation, request: web.Request, body: bytes, items_max: in
             "Send less at once, or raise admin_items_max.", field="body",
         )  # fmt: skip
     try:
-        value = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        value = parse_json(body, checks_text=False)  # the schema names the field
+    except ValueError as error:
         raise Faults([Fault("body", f"is not valid JSON: {error}")]) from error
     return read(operation.takes[JSON], value, "", table.COMPONENTS)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _problem(error: BaseException, headers: Mapping[str, str] | None = None) -> web.Response:
@@ -359,9 +382,60 @@ def _of_http(error: web.HTTPException, request: web.Request) -> Problem:
     if error.status == 405:
         detail = f"{request.path} does not support {request.method}"
         return Problem(405, "no-such-method", detail, hint)
+    text = (error.text or error.reason).strip()
     if error.status == 413:
-        return Problem(413, "body-too-large", error.text or "the body is too large", "Send less.",
-                       field="body")  # fmt: skip
+        return Problem(413, "body-too-large", text, "Send less.", field="body")
     if error.status == 503:
-        return Problem(503, "busy", (error.text or error.reason).strip(), "Try again in a moment.")
+        return Problem(503, "busy", text, "Try again in a moment.")
+    if error.status == 415:
+        return Problem(
+            415, "wrong-encoding", text, "Send the body without it.", field="Content-Encoding"
+        )
+    if error.status == 400:
+        return Problem(400, "unreadable-body", text, "Send the body again.", field="body")
     return Problem(error.status, "refused", error.reason, hint)
+
+
+class _File(NamedTuple):
+    body: bytes
+    kind: str
+    tag: str
+
+
+class PageFiles:
+    """The admin page: plain files, kept in memory, without a build step or third-party hosts.
+
+    The page may load nothing but itself and talk only to the broker it came from; a header makes
+    the browser enforce that.
+    """
+
+    def __init__(self) -> None:
+        self._files = {
+            path.relative_to(_FOLDER).as_posix(): _read(path)
+            for path in sorted(_FOLDER.rglob("*"))
+            if path.suffix in _KINDS
+        }
+
+    async def index(self, request: web.Request) -> web.Response:
+        """Answer `/`."""
+        return self._answer(request, _INDEX)
+
+    async def file(self, request: web.Request) -> web.Response:
+        """Answer `/page/{name}`. Raises Problem."""
+        return self._answer(request, request.match_info["name"])
+
+    def _answer(self, request: web.Request, name: str) -> web.Response:
+        file = self._files.get(name)
+        if file is None:
+            raise Problem(
+                404, "no-such-path", f"there is nothing at {request.path}", "The page is at /."
+            )
+        headers = {**HEADERS, "ETag": file.tag}
+        if request.headers.get("If-None-Match") == file.tag:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=file.body, headers={**headers, "Content-Type": file.kind})
+
+
+def _read(path: Path) -> _File:
+    body = path.read_bytes()
+    return _File(body, _KINDS[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:16]}"')

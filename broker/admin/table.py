@@ -16,9 +16,12 @@ from broker.admin.resources import (
     brokers,
     cluster,
     compaction,
+    dead_letters,
+    group_settings,
     groups,
     led,
     me,
+    offload,
     partitions,
     rates,
     records,
@@ -29,8 +32,8 @@ from broker.admin.resources import (
 from broker.admin.schema import INT_MAX, NAME_CHARS_MAX, Schema, text, whole
 
 _MODULES: Final = (
-    cluster, brokers, led, topics, partitions, segments, compaction, records, groups,
-    transactions, bookies,
+    cluster, brokers, led, topics, partitions, segments, compaction, offload, records,
+    groups, group_settings, dead_letters, transactions, bookies,
     rates, audit, me,
 )  # fmt: skip
 

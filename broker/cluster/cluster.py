@@ -11,13 +11,14 @@ import asyncio
 import base64
 import logging
 from collections.abc import Callable, Mapping
+from typing import Final
 from uuid import UUID
 
 from broker.cluster.core.assignment import planned_leaders
+from broker.cluster.core.topic_config import NO_DEFAULTS, TOPIC_KEYS
 from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.cluster.directory_view import DirectoryView
 from broker.cluster.leader_epochs import LeaderEpochs
-from broker.cluster.topic_view import TopicView
 from broker.config import BrokerConfig
 from broker.errors import UnknownTopicOrPartition
 from client.errors import LogCorrupt, NodeExists, NoNode
@@ -31,6 +32,10 @@ log = logging.getLogger(__name__)
 
 _PlanInput = tuple[int, Mapping[int, tuple[BrokerId, ...]]]
 """What a topic's leaders were planned from: number of partitions, and replica lists."""
+
+_NAMES_MAX: Final = 10
+_NAME_CHARS_MAX: Final = 100
+"""Of what one line of the log names."""
 
 
 class Cluster:
@@ -47,7 +52,7 @@ class Cluster:
         self._config = config
         self._rng = rng
         self._broker_view = DirectoryView(
-            store, paths.BROKERS, _decode_broker, self._on_brokers_changed
+            store, paths.BROKERS, _decode_broker, self._on_brokers_changed, in_place=lambda _: None
         )
         self._topic_view = TopicView(store, self._on_topics_changed)
         self._myself: BrokerInfo | None = None
@@ -78,6 +83,24 @@ class Cluster:
         await self._broker_view.close()
         await self._topic_view.close()
         await self.leader_epochs.close()
+
+    @property
+    def unreadable_brokers(self) -> list[BrokerId]:
+        """Live brokers whose registration this one cannot decode, sorted.
+
+        They are in no plan, because nobody here knows whether they may lead; but what they lead is
+        not taken from them (UNREADABLE-STAYS).
+        """
+        return sorted(BrokerId(int(name)) for name in self._broker_view.unreadable if _is_id(name))
+
+    def is_registered(self, broker: BrokerId, incarnation: str) -> bool:
+        """Return whether that run of a broker's process may be alive: it is registered, or a
+        registration of that broker says nothing that we can read."""
+        # `brokers` follows a little later: till then, one that is readable again would be nowhere.
+        info = self._broker_view.values.get(str(broker))
+        if info is not None:
+            return info.incarnation == incarnation
+        return str(broker) in self._broker_view.unreadable
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener` soon after any change of brokers or topics, once for changes that come
@@ -195,5 +218,47 @@ class Cluster:
             listener()
 
 
+def _is_id(name: str) -> bool:
+    return name.isascii() and name.isdigit()
+
+
 def _decode_broker(name: str, data: bytes) -> BrokerInfo:
     return BrokerInfo.decode(BrokerId(int(name)), data)
+
+
+class TopicView(DirectoryView[TopicInfo]):
+    """Name -> topic, kept current by watches."""
+
+    def __init__(self, store: MetadataStore, on_change: Callable[[], None]) -> None:
+        super().__init__(store, paths.TOPICS, self._decode_topic, on_change)
+        self._defaults: Mapping[str, str] = NO_DEFAULTS
+
+    def set_defaults(self, defaults: Mapping[str, str]) -> bool:
+        """Apply other defaults to all topics: key -> value. Return whether that changes any."""
+        if defaults == self._defaults:
+            return False
+        self._defaults = defaults
+        self.values = {name: one.with_defaults(defaults) for name, one in self.values.items()}
+        return True
+
+    def _decode_topic(self, name: str, data: bytes) -> TopicInfo:
+        topic = TopicInfo.decode(name, data)
+        known = self.values.get(name)
+        if topic.config.carried and (known is None or known.config.carried != topic.config.carried):
+            _say_what_holds(topic)
+        return topic.with_defaults(self._defaults) if self._defaults else topic
+
+
+def _say_what_holds(topic: TopicInfo) -> None:
+    """Log which stored settings are not understood here, and what holds instead."""
+    config = topic.config
+    shown = [
+        f"{name[:_NAME_CHARS_MAX]}={config.value(name) if name in TOPIC_KEYS else '(unknown)'}"
+        for name in list(config.carried)[:_NAMES_MAX]
+    ]
+    log.warning(
+        "topic.settings_carried topic=%s count=%d settings=%r",
+        topic.name,
+        len(config.carried),
+        ", ".join(shown),
+    )

@@ -1,26 +1,26 @@
 """A directory of small metadata nodes that every broker watches and any broker may change.
 
-A change is a compare-and-set of one node, retried on conflicts. It is visible at once on the broker
-that makes it, and shortly afterwards on all others.
+A change is visible at once on the broker that makes it, and shortly afterwards on all others. A
+node of which nothing is left is deleted, and may be made again under its path. So each change is
+bound to the directory (`bound_changes.py` has the rules): that node stays, and every change of a
+child sets it. Otherwise an edit that began before a deletion could bring back a right that was
+revoked.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
-from broker.cluster.directory_view import DirectoryView
-from broker.errors import RequestTimedOut
-from broker.security.core.freshness import Freshness
-from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
-from client.metadata.store import MetadataStore
+from broker.cluster.bound_changes import BoundChanges
+from broker.cluster.directory_view import DirectoryView, Freshness
+from client.errors import NodeExists
+from client.metadata.store import Change as NodeChange
+from client.metadata.store import Create, Delete, MetadataStore, SetData, Versioned
 
 V = TypeVar("V")
-
-_TRY_COUNT_MAX: Final = 10
-_ABSENT: Final = -1
 
 Change = Callable[[bytes | None], bytes | None]
 """Maps a node's content to its new content; None: the node does not exist. It may be called more
@@ -37,11 +37,17 @@ class EditableDirectory(Generic[V]):
         decode: Callable[[str, bytes], V],
         on_change: Callable[[], None],
         freshness: Freshness | None = None,
+        *,
+        in_place: Callable[[str], V | None] | None = None,
     ) -> None:
-        """`decode`, `on_change` and `freshness` are those of `DirectoryView`."""
+        """`decode`, `on_change`, `freshness` and `in_place` are those of `DirectoryView`."""
         self._store = store
         self._path = path
-        self._view: DirectoryView[V] = DirectoryView(store, path, decode, on_change, freshness)
+        self._view: DirectoryView[V] = DirectoryView(
+            store, path, decode, on_change, freshness, in_place=in_place
+        )
+        self._bound = BoundChanges(store)
+        self._edits = asyncio.Lock()
         self._lock = asyncio.Lock()
         self._is_started = False
 
@@ -69,45 +75,33 @@ class EditableDirectory(Generic[V]):
         """Stop following."""
         await self._view.close()
 
-    async def edit(
-        self, name: str, change: Change, *, subject: str, is_repeatable: bool = False
-    ) -> None:
+    async def edit(self, name: str, change: Change, *, subject: str) -> None:
         """Replace a node's content by the result of `change`, and refresh the view.
 
-        `subject` names the node in the error. `is_repeatable`: a change whose answer was lost may
-        be applied a second time; otherwise a lost answer raises ConnectionLoss, and the change may
-        have happened.
+        `change` gets the newest content, and its result is applied once, also if an answer was
+        lost. `subject` names the node in an error.
 
-        Raises what `change` raises, MetadataError, RequestTimedOut (too many conflicts).
+        Raises what `change` raises (nothing has happened), RequestTimedOut and MetadataError (it
+        may have happened).
         """
         path = f"{self._path}/{name}"
-        for _ in range(_TRY_COUNT_MAX):
-            before, version = await self._read(path)
+
+        async def plan(node: Versioned | None) -> Sequence[NodeChange]:
+            before = None if node is None else node.data
             after = change(before)
-            try:
-                if after != before:
-                    await self._write(path, after, version)
-            except (NodeExists, NoNode, VersionConflict):
-                continue  # another broker was faster
-            except ConnectionLoss:
-                if not is_repeatable:
-                    raise
-                continue  # the outcome is unknown: read it again
-            await self._view.look(name)
-            return
-        raise RequestTimedOut(f"{subject} could not be changed: too many conflicting changes")
+            if after == before:
+                return []
+            if node is None:
+                assert after is not None
+                return [Create(path, after)]
+            if after is None:
+                return [Delete(path, node.version)]
+            return [SetData(path, after, node.version)]
 
-    async def _read(self, path: str) -> tuple[bytes | None, int]:
-        try:
-            node = await self._store.get(path)
-        except NoNode:
-            return None, _ABSENT
-        return node.data, node.version
+        async with self._edits:  # otherwise they would keep each other from the anchor
+            await self._bound.make(self._path, path, plan, subject=subject)
+        await self._view.look(name)
 
-    async def _write(self, path: str, data: bytes | None, version: int) -> None:
-        if data is None:
-            await self._store.delete(path, version)
-        elif version == _ABSENT:
-            await self._store.create(path, data, make_parents=True)
-        else:
-            await self._store.set(path, data, version)
+    async def catch_up(self) -> None:
+        """Show what had been changed anywhere when this was called. Raises MetadataError."""
+        await self._view.catch_up()

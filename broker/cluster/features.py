@@ -1,6 +1,7 @@
 """Follows the cluster's finalized features, and raises them when every broker supports more.
 
-A watch follows the node. The broker with the lowest id raises levels. It does so by
+A watch follows the node. The broker with the lowest id raises levels, unless there is a live broker
+whose registration it cannot read: who knows what that one supports? It does so by
 compare-and-set, so it does no harm if several brokers believe that they have the lowest id. An
 operator may ask any broker to raise or lower levels (`update`). A broker that joins later does not
 lower them: one that does not support all finalized features does not start (`load`).
@@ -14,8 +15,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from broker.cluster.core.features import NOTHING, FeatureUpdate, Finalized
+from broker.cluster.core.features import NOTHING, FeatureUpdate, Finalized, Levels
 from broker.cluster.core.topology import BrokerInfo
+from broker.errors import CoordinatorNotAvailable, UnsupportedVersion
 from client.errors import (
     ConfigError,
     ConnectionLoss,
@@ -39,6 +41,11 @@ class ClusterBrokers(Protocol):
     """The part of the cluster's view that features depend on."""
 
     brokers: Mapping[BrokerId, BrokerInfo]
+
+    @property
+    def unreadable_brokers(self) -> Sequence[BrokerId]:
+        """Live brokers of which nobody here knows what they support."""
+        ...
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call after any change."""
@@ -76,6 +83,28 @@ class Features:
         """Stop following."""
         await background.stop(self._task)
 
+    def is_coming(self, name: str, level: int) -> bool:
+        """Say whether every broker supports a level that is about to be finalized."""
+        if self._cluster.unreadable_brokers:
+            return False
+        raised = self.finalized.raised(one.features for one in self._cluster.brokers.values())
+        return raised is not None and raised.levels.get(name, 0) >= level
+
+    def require(self, name: str, level: int) -> None:
+        """Let a request pass that needs a level of a feature.
+
+        Raises CoordinatorNotAvailable (it is about to be finalized), UnsupportedVersion.
+        """
+        if self.finalized.levels.get(name, 0) >= level:
+            return
+        if self.is_coming(name, level):
+            raise CoordinatorNotAvailable(f"the cluster is about to have {name} {level}")
+        now = self.finalized.levels.get(name, 0)
+        raise UnsupportedVersion(
+            f"this cluster has {name} {now}: an operator may raise it once no broker runs an"
+            f" earlier release (kafka-features upgrade --feature {name}={level})"
+        )
+
     async def update(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
         """Change levels on an operator's request: all of them, or none; visible here on return.
 
@@ -84,7 +113,8 @@ class Features:
         """
         while True:
             version = await self._read()
-            brokers = {one.id: one.features for one in self._cluster.brokers.values()}
+            brokers: dict[BrokerId, Levels] = {one: {} for one in self._cluster.unreadable_brokers}
+            brokers |= {one.id: one.features for one in self._cluster.brokers.values()}
             wanted = self.finalized.updated(updates, brokers)
             if validate_only or wanted == self.finalized:
                 return
@@ -106,19 +136,24 @@ class Features:
                 self._look.set()
 
     async def _read(self) -> int | None:
-        """Read the node, if there is one; return its version."""
+        """Read the node, if there is one; return its version.
+
+        After a sync: a server that lags may not show yet what this release does not support, nor
+        that there is something to do for an operator.
+        """
+        await self._store.sync(paths.FEATURES)
         try:
             node = await self._store.get(paths.FEATURES, self._look.set)
         except NoNode:
             return None
-        found = Finalized.decode(node.data)
+        found = self._store.unreadable.decode(paths.FEATURES, node.data, Finalized.decode)
         if found.epoch >= self.finalized.epoch:
             self.finalized = found
         return node.version
 
     async def _raise(self, version: int | None) -> None:
         brokers = self._cluster.brokers
-        if self._me != min(brokers, default=None):
+        if self._me != min(brokers, default=None) or self._cluster.unreadable_brokers:
             return
         wanted = self.finalized.raised(one.features for one in brokers.values())
         if wanted is None:

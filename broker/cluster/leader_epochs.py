@@ -23,6 +23,7 @@ from client.ids import LeaderEpoch
 from client.log.segments import NO_EPOCH, decode_epoch
 from client.metadata import paths
 from client.metadata.store import MetadataStore, Versioned
+from client.metadata.unreadable import UnreadableNodes
 from client.node import background
 
 log = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ class LeaderEpochs:
             log.warning("epoch.unknown path=%s error=%r", places[0], error)
             return
         for index, path, node in zip(indexes, places, nodes, strict=True):
-            _note(known, index, path, node)
+            _note(known, index, path, node, self._store.unreadable)
 
     async def _get(
         self, places: Sequence[str], watchers: Sequence[Callable[[], None]]
@@ -180,7 +181,9 @@ class LeaderEpochs:
             return [None]
 
 
-def _note(known: _Topic, index: int, path: str, node: Versioned | None) -> None:
+def _note(
+    known: _Topic, index: int, path: str, node: Versioned | None, unreadable: UnreadableNodes
+) -> None:
     """Note what was read of a partition; an unreadable node stays stale, to be read again."""
     is_unled = False
     if node is None:
@@ -190,7 +193,7 @@ def _note(known: _Topic, index: int, path: str, node: Versioned | None) -> None:
             epoch = decode_epoch(node.data)
         except LogCorrupt as error:
             known.stale.add(index)
-            log.warning("epoch.unknown path=%s error=%r", path, error)
+            unreadable.note(path, error)
         else:
             if epoch > known.epochs[index]:
                 known.epochs[index] = epoch

@@ -3,7 +3,8 @@
 This election is only a hint: it keeps two brokers from competing for a partition, but proves
 nothing, so it may be overridden. An ephemeral whose broker is no longer registered, or is
 registered with another incarnation, belongs to a dead process; it is deleted at once instead of
-when its session times out.
+when its session times out. One that cannot be read was made by a session that lives: it is left
+alone until that ends (UNREADABLE-STAYS, `client/metadata/unreadable.py`).
 
 Whoever acquires it needs the partition's segment list next. So each look reads both, in one request
 (LIST-WITH-CLAIM). The list is as good as one that is read later: at that look no live broker held
@@ -23,7 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from broker.cluster.core.topology import TopicInfo
-from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
+from client.errors import ConnectionLoss, LogCorrupt, NodeExists, NoNode, VersionConflict
 from client.ids import BrokerId, LedgerId
 from client.ledger.joined_changes import RecoveryStart
 from client.metadata import paths
@@ -45,13 +46,13 @@ class Owner(NamedTuple):
         return json.dumps({"broker": self.broker, "incarnation": self.incarnation}).encode()
 
 
-def decode_owner(data: bytes) -> Owner | None:
-    """Read the node's bytes; None: they are not readable."""
+def decode_owner(data: bytes) -> Owner:
+    """Read the node's bytes. Raises LogCorrupt."""
     try:
         fields = read_object(data)
         return Owner(BrokerId(whole(fields, "broker")), str(fields["incarnation"]))
-    except (ValueError, KeyError):
-        return None
+    except (ValueError, KeyError) as error:
+        raise LogCorrupt(f"the owner is not readable: {error!r}") from error
 
 
 class OwnerClaim(NamedTuple):
@@ -83,12 +84,14 @@ NOTHING_READ: Final = OwnerClaim(None)
 class OwnerNode:
     """One partition's owner ephemeral, as used by one broker."""
 
-    __slots__ = ("_may_be_ours", "_me", "_requests", "path")
+    __slots__ = ("_is_unanswered", "_may_be_ours", "_me", "_requests", "path")
 
     def __init__(self, requests: GroupedRequests, topic: TopicInfo, index: int, me: Owner) -> None:
         self._requests = requests
         self._me = me
         self._may_be_ours = False
+        self._is_unanswered = False
+        """Whether the last attempt to create the node got no answer."""
         self.path = paths.partition_owner(topic.id_text, index)
 
     async def claim(
@@ -116,10 +119,14 @@ class OwnerNode:
             except ConnectionLoss:
                 continue
             if node is not None:
-                holder = decode_owner(node.data)
+                holder = self._holder(node)
                 if holder == self._me and node.ephemeral_owner == self._requests.store.session_id:
                     return OwnerClaim(other)
-                if holder is not None and holder != self._me and is_alive(holder):
+                if holder is None:
+                    may_live = node.ephemeral_owner != 0  # else no session ends with it
+                else:
+                    may_live = holder != self._me and is_alive(holder)
+                if may_live:
                     if is_watched:
                         return None
                     is_watched = True
@@ -138,18 +145,33 @@ class OwnerNode:
             node = await self._requests.get(self.path, on_change)
         except NoNode:
             return False
-        return decode_owner(node.data) == self._me
+        return self._holder(node) == self._me
 
     async def release(self) -> None:
         """Delete the node if it is ours. Raises MetadataError."""
         if not self._may_be_ours:
             return
+        self._requests.store.unreadable.forget(self.path)  # nobody here reads it any more
+        if self._is_unanswered:
+            # It may still be on its way, and would stay as the node of a live owner.
+            await self._requests.store.sync(self.path)
         try:
             node = await self._requests.get(self.path)
-            if decode_owner(node.data) == self._me:
+            if self._holder(node) == self._me:
                 await self._requests.delete(self.path, node.version)
         except (NoNode, VersionConflict):
             return
+
+    def _holder(self, node: Versioned) -> Owner | None:
+        """Return whose node it is; None: it cannot be read, and our session did not make it."""
+        store = self._requests.store
+        try:
+            holder = decode_owner(node.data)
+        except LogCorrupt as error:
+            store.unreadable.note(self.path, error, is_watched=True)
+            return self._me if node.ephemeral_owner == store.session_id else None
+        store.unreadable.forget(self.path)
+        return holder
 
     async def _find(
         self, path: str, on_change: Callable[[], None] | None = None
@@ -167,6 +189,7 @@ class OwnerNode:
 
         If the answer is lost it may have happened all the same.
         """
+        self._requests.store.unreadable.forget(self.path)
         changes: list[Change] = [] if stale is None else [Delete(self.path, stale.version)]
         changes.append(Create(self.path, self._me.encode(), ephemeral=True))
         if other is None:
@@ -181,10 +204,15 @@ class OwnerNode:
         return OwnerClaim(other, taken, tuple(starts)) if is_made else None
 
     async def _change(self, changes: Sequence[Change]) -> bool:
+        self._is_unanswered = True
         try:
             await self._requests.multi(changes)
-        except (NodeExists, NoNode, VersionConflict, ConnectionLoss):
+        except ConnectionLoss:
             return False
+        except (NodeExists, NoNode, VersionConflict):
+            self._is_unanswered = False
+            return False
+        self._is_unanswered = False
         return True
 
 

@@ -135,7 +135,7 @@ class Registration:
         try:
             other = BrokerInfo.decode(self._info.id, data)
         except LogCorrupt as error:
-            log.error("broker.registration_unreadable error=%r", error)
+            self._store.unreadable.note(self._path, error)
             return False
         same_address = (other.host, other.port) == (self._info.host, self._info.port)
         if other.incarnation == self._info.incarnation or same_address:

@@ -28,7 +28,7 @@ from broker.compaction.core.round_codec import (
 from broker.compaction.core.round_messages import BeginRound, Request
 from broker.compaction.core.round_work import RoundWork
 from broker.errors import CompactionFailed
-from client.node.allocator import keep_freed_memory
+from client.node.process import keep_freed_memory
 from client.wire.kafka.batches.records import Buffer
 from client.wire.steps import finish
 

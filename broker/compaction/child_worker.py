@@ -123,7 +123,7 @@ def _spawn(end: socket.socket, memory_bytes_max: int) -> subprocess.Popen[bytes]
     environ = {name: os.environ[name] for name in _ENVIRON if name in os.environ}
     environ["PYTHONPATH"] = os.pathsep.join(path or os.curdir for path in sys.path)
     return subprocess.Popen(  # noqa: S603  (our own interpreter and module)
-        [sys.executable, "-m", "broker.compaction.child", str(memory_bytes_max)],
+        [sys.executable, "-P", "-m", "broker.compaction.child", str(memory_bytes_max)],
         stdin=end.fileno(),
         stdout=subprocess.DEVNULL,
         start_new_session=True,

@@ -18,7 +18,6 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 from broker.cluster.core.topology import TopicInfo
-from broker.compaction.byte_rate import ByteRate
 from broker.compaction.core.key_map import SECRET_BYTES, slots_within
 from broker.compaction.core.plan import CompactionLimits, Standing, groups, is_listed_elsewhere
 from broker.compaction.core.round_messages import (
@@ -35,10 +34,10 @@ from broker.compaction.core.round_messages import (
     WorkDone,
     Written,
 )
-from broker.compaction.ledger_output import LedgerOutput
+from broker.compaction.ledger_output import ByteRate, LedgerOutput
 from broker.compaction.worker import Worker
 from broker.errors import CompactionFailed, SegmentsChanged
-from broker.partition.ledger_creation import create_ledger
+from broker.partition.ledgers import create_ledger
 from broker.partition.log_services import LogServices
 from client.errors import LedgerError, MetadataError
 from client.held_memory import HeldMemory

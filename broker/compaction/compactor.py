@@ -11,7 +11,7 @@ nobody expected of a partition, a mistake of ours, counts as its failure, and is
 others have had their turn.
 
 The internal topics are not compacted: their coordinators copy what is alive and trim
-(`coordinator/log_copy.py`), which needs no second reading of the log.
+(`coordinator/coordinator_log.py`), which needs no second reading of the log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from broker.cluster.core.topic_config import TopicConfig
-from broker.compaction.byte_rate import ByteRate
 from broker.compaction.cleaning_round import CleaningRound, Led
 from broker.compaction.config import CompactionConfig
 from broker.compaction.core.attempts import Attempts
@@ -36,6 +35,7 @@ from broker.compaction.core.plan import (
     urgency,
     why_due,
 )
+from broker.compaction.ledger_output import ByteRate
 from broker.compaction.worker import LocalWorker, Worker
 from broker.errors import BrokerError, CompactionFailed, SegmentsChanged
 from broker.partition.log_services import LogServices
@@ -373,6 +373,8 @@ async def _aborted(
 def is_compacted(partition: Partition) -> bool:
     """Whether a partition's records are compacted by key here."""
     topic = partition.topic
+    if partition.usage.listed.offload.stored_until > partition.log_start_offset:
+        return False  # what the object store has goes first (remote.log.delete.on.disable)
     return topic.config.compacts and topic.name not in INTERNAL_TOPICS
 
 

@@ -15,7 +15,7 @@ Requests that arrive while the log is being read get CoordinatorLoading, unless 
 of its metadata session does not answer questions about state, which may be another broker's by now;
 it still keeps what it has alive.
 
-`log_copy.py` keeps the log short.
+`coordinator_log.py` keeps the log short.
 
 Sources: Kafka's CoordinatorRuntime; KIP-848 on why coordinators replay.
 """
@@ -30,18 +30,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from broker.coordinator.coordinator_log import CoordinatorLog
+from broker.coordinator.coordinator_log import CoordinatorLog, LogCopy
 from broker.coordinator.core.coordinator_types import (
     Append,
     CorruptCoordinatorRecord,
+    Effects,
     LogItem,
     LogRecord,
     Now,
     Reply,
+    Shard,
     Token,
 )
-from broker.coordinator.core.shard import Effects, Shard
-from broker.coordinator.log_copy import LogCopy
 from broker.errors import (
     BrokerError,
     CoordinatorLoading,
@@ -154,6 +154,9 @@ class CoordinatorRuntime(ABC, Generic[S]):
         """
         raise CorruptCoordinatorRecord(f"{type(item).__name__} in the log of {self._name}")
 
+    def _on_loaded(self) -> None:
+        """The log was read, and the shard serves."""
+
     def _on_unloaded(self) -> None:
         """The shard is about to be given up; for those who do more than the log tells."""
 
@@ -197,13 +200,17 @@ class CoordinatorRuntime(ABC, Generic[S]):
 
     def _perform(self, effects: Effects) -> None:
         shard = self._shard
-        for effect in effects:
-            if isinstance(effect, Reply):
-                self._answer(effect)
-            elif not isinstance(effect, Append):
-                self._on_effect(effect)
-            elif shard is self._shard:  # or the log failed on the way, and the shard went with it
-                self._append(effect)
+        try:
+            for effect in effects:
+                if isinstance(effect, Reply):
+                    self._answer(effect)
+                elif not isinstance(effect, Append):
+                    self._on_effect(effect)
+                elif shard is self._shard:  # or the log failed, and the shard went with it
+                    self._append(effect)
+        except Exception as error:
+            self._on_bug(error)
+            raise
         self._arm()
 
     def _answer(self, reply: Reply) -> None:
@@ -228,9 +235,14 @@ class CoordinatorRuntime(ABC, Generic[S]):
         self._copy.start_if_due(self._log, self._shard.view)
 
     def _on_durable(self, effect: Append) -> None:
-        for record in effect.records:
-            self._shard.replay(record)
-        self._perform(self._shard.on_stored(effect.ticket, self._now()))
+        try:
+            for record in effect.records:
+                self._shard.replay(record)
+            effects = self._shard.on_stored(effect.ticket, self._now())
+        except Exception as error:
+            self._on_bug(error)
+            raise
+        self._perform(effects)
 
     def _arm(self) -> None:
         at_s = self._shard.next_deadline() if self.phase is Phase.ACTIVE else None
@@ -255,7 +267,12 @@ class CoordinatorRuntime(ABC, Generic[S]):
             self._not_before_s = now.s + STALL_GRACE_S
             self._arm()
             return
-        self._perform(self._shard.on_deadline(now))
+        try:
+            effects = self._shard.on_deadline(now)
+        except Exception as error:
+            self._on_bug(error)
+            raise
+        self._perform(effects)
 
     def _on_log_failed(self, error: BrokerError) -> None:
         """The log's end is unknown: forget everything and read it again, if we still lead it."""
@@ -267,14 +284,21 @@ class CoordinatorRuntime(ABC, Generic[S]):
         self._give_up(NotCoordinator(str(error)))
         self.start()
 
+    def _on_bug(self, error: Exception) -> None:
+        """Something has raised that never should. Effects are left, with callers that wait for
+        them, and what the shard knows may be wrong: begin again from the log."""
+        self._on_log_failed(NotCoordinator(f"{self._name} begins again after a bug: {error!r}"))
+
     def _give_up(self, error: GroupError) -> None:
-        self._on_unloaded()
-        shard, self._shard = self._shard, self._new_shard()
-        self._log.close(error)
-        self._perform(shard.unload(error))
-        for future in self._calls.values():
-            if not future.done():
-                future.set_exception(error)
+        try:
+            self._on_unloaded()
+            shard, self._shard = self._shard, self._new_shard()
+            self._log.close(error)
+            self._perform(shard.unload(error))
+        finally:
+            for future in self._calls.values():
+                if not future.done():
+                    future.set_exception(error)
 
     # --- loading ------------------------------------------------------------------------------
 
@@ -316,6 +340,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
             self._name, count, log.bytes_since_copy, len(shard.view.ids()), now.s - started_s,
         )  # fmt: skip
         self._perform(shard.loaded(now))
+        self._on_loaded()
         self._copy.start_if_due(self._log, self._shard.view)
 
 

@@ -15,6 +15,9 @@ is not decoded any further. Handlers that go through a request's items take turn
 
 Answers leave in request order in any case (`client/wire/kafka/connection.py`).
 
+What only asks ends with its connection: it may wait for a leader or for the metadata store, and
+would hold the memory of its request for as long. What changes something is finished all the same.
+
 An unknown API or version closes the connection without an answer, as Kafka does, except that
 ApiVersions of a version we do not know is answered in version 0 with UNSUPPORTED_VERSION and our
 range, so that the client can try again (KIP-511).
@@ -30,25 +33,24 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from broker.access.login import Login
 from broker.errors import InvalidRequest, OldConnection
 from broker.faults import Code, code_of, message_of
 from broker.front.core.group_requests import GroupRequests
 from broker.front.pause import Pause
 from broker.front.services import Call, Peer, Services
-from broker.front.timed_work import TimedWork
+from broker.security.login import Login
 from client.errors import LocalProtocolError, QuireError, RemoteProtocolError, TooManyItems
 from client.fast_tuple import new_tuple
+from client.histogram import Stopwatch
 from client.ids import ConnectionId
 from client.node.turns import Turns
 from client.wire.kafka import codec
 from client.wire.kafka.apis import API_VERSIONS_KEY, ApiKey
-from client.wire.kafka.codec import Buffer
-from client.wire.kafka.connection import Slot
+from client.wire.kafka.connection import Buffer, Slot, peek_header, split_header
 from client.wire.steps import Steps
 
 log = logging.getLogger(__name__)
@@ -57,7 +59,23 @@ _PRODUCE: Final = int(ApiKey.PRODUCE)
 _LIMITED: Final = frozenset(ApiKey) - {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 """APIs whose clients wait if their quotas say so: all but logins, and what brokers ask."""
 
+_ASKING: Final = frozenset({
+    ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FETCH,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_TOPIC_PARTITIONS, ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_ACLS,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+})  # fmt: skip
+"""APIs of which nothing is left once nobody waits for the answer. A topic that is made because it
+was asked for is made by a task of its own."""
+
+CLIENT_ID_CHARS_MAX: Final = 255
+"""A client that calls itself more is known by so much of it: quotas, groups, metrics and what is
+remembered of consumers keep it, for each of their clients."""
+
 Fields = Mapping[str, Any]
+
+T = TypeVar("T")
 
 
 class Channel(Protocol):
@@ -152,7 +170,7 @@ class Dispatcher:
 
     def dispatch(self, frame: memoryview, channel: Channel) -> None:
         """Start one request. Raises RemoteProtocolError: then the connection must be closed."""
-        key, version, correlation_id = codec.peek_header(frame)
+        key, version, correlation_id = peek_header(frame)
         handler = self._handlers.get(key)
         if handler is None or not handler.versions[0] <= version <= handler.versions[1]:
             if key != API_VERSIONS_KEY:
@@ -166,7 +184,9 @@ class Dispatcher:
             raise RemoteProtocolError(
                 f"request of api {key} has {len(frame)} bytes, more than control_request_bytes_max"
             )
-        client_id, body = codec.split_header(frame, key, version)
+        client_id, body = split_header(frame, key, version)
+        if client_id is not None and len(client_id) > CLIENT_ID_CHARS_MAX:
+            client_id = client_id[:CLIENT_ID_CHARS_MAX]
         call: Call = new_tuple(
             Call, (key, version, correlation_id, client_id, channel.peer, channel.number, login)
         )
@@ -202,7 +222,8 @@ class Dispatcher:
         else:
             slot = channel.open(key, size)
             channel.mute()
-            self._run(self._finish_decoding(steps, handler, call, slot, channel), call)
+            work = self._finish_decoding(steps, handler, call, slot, channel)
+            self._run(work, call, slot, channel)
 
     def _answer_unknown_api_versions(
         self, correlation_id: int, size: int, channel: Channel
@@ -215,10 +236,24 @@ class Dispatcher:
         buffers = codec.encode_response(API_VERSIONS_KEY, 0, correlation_id, fields)
         channel.answer(channel.open(API_VERSIONS_KEY, size), buffers)
 
-    def _run(self, work: Coroutine[Any, Any, None], call: Call) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=f"api {call.api_key}")
+    def _run(
+        self, work: Coroutine[Any, Any, None], call: Call, slot: Slot, channel: Channel
+    ) -> None:
+        def on_done(done: asyncio.Task[None]) -> None:
+            del self._tasks[done]
+            if done.cancelled():  # perhaps before it began
+                slot.release()
+
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work, name=f"api {call.api_key}")
         self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
+        task.add_done_callback(on_done)
+        if call.api_key in _ASKING:
+
+            def end() -> None:
+                loop.call_soon(task.cancel)  # once it has begun: what it was to await is awaited
+
+            channel.on_lost(end)
 
     async def _finish_decoding(
         self, steps: Steps[Any], handler: Handler, call: Call, slot: Slot, channel: Channel
@@ -229,9 +264,6 @@ class Dispatcher:
             request = await turns.run(steps)
         except TooManyItems as error:
             self._answer_error(_refusal(error), call, slot, channel)
-        except asyncio.CancelledError:
-            slot.release()
-            raise
         except RemoteProtocolError as error:
             slot.release()
             channel.fail(str(error))
@@ -242,12 +274,13 @@ class Dispatcher:
             await turns.next()
             try:
                 result = self._handle(handler, call, request, slot)
+                del request  # its handler has it, and may let go of it before it is done
             except Exception as error:  # as in `_start`
                 self._answer_error(error, call, slot, channel)
             else:
                 await self._finish(_awaitable(result), call, slot, channel)
                 return
-        channel.unmute()
+        _go_on(channel)
 
     def _start(
         self, handler: Handler, call: Call, request: Any, channel: Channel, slot: Slot
@@ -259,7 +292,7 @@ class Dispatcher:
             return
         if inspect.isawaitable(result):
             channel.mute()
-            self._run(self._finish(result, call, slot, channel), call)
+            self._run(self._finish(result, call, slot, channel), call, slot, channel)
             return
         steps = self._encode(result, call, slot)
         try:
@@ -270,7 +303,7 @@ class Dispatcher:
             self._answer_error(error, call, slot, channel)
         else:
             channel.mute()
-            self._run(self._finish_answer(steps, call, slot, channel), call)
+            self._run(self._finish_answer(steps, call, slot, channel), call, slot, channel)
 
     def _handle(
         self, handler: Handler, call: Call, request: Any, slot: Slot
@@ -290,15 +323,12 @@ class Dispatcher:
     ) -> None:
         try:
             fields = await result
-        except asyncio.CancelledError:
-            slot.release()
-            raise
         except Exception as error:  # as above
             self._answer_error(error, call, slot, channel)
         else:
             await self._finish_answer(self._encode(fields, call, slot), call, slot, channel)
             return
-        channel.unmute()
+        _go_on(channel)
 
     def _encode(self, fields: Fields, call: Call, slot: Slot) -> Steps[list[Buffer]]:
         if self._services.quotas.is_on and call.api_key in _LIMITED:
@@ -314,14 +344,11 @@ class Dispatcher:
     ) -> None:
         try:
             buffers = await self._services.turns.run(steps)
-        except asyncio.CancelledError:
-            slot.release()
-            raise
         except LocalProtocolError as error:
             self._answer_error(error, call, slot, channel)
         else:
             channel.answer(slot, buffers)
-        channel.unmute()
+        _go_on(channel)
 
     def _answer_error(self, error: Exception, call: Call, slot: Slot, channel: Channel) -> None:
         if isinstance(error, OldConnection):
@@ -348,6 +375,41 @@ class Dispatcher:
             channel.fail(f"api {call.api_key} failed: {message_of(error)}")
         else:
             channel.answer(slot, buffers)
+
+
+class TimedWork(Generic[T]):
+    """Awaits something, and hands the seconds of each of its steps to a function."""
+
+    def __init__(
+        self, work: Awaitable[T], now_s: Stopwatch, spent: Callable[[float], None]
+    ) -> None:
+        self._work = work
+        self._now_s = now_s
+        self._spent = spent
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self._work.__await__()
+        sent: Any = None
+        raised: BaseException | None = None
+        while True:
+            began_s = self._now_s()
+            try:
+                waits_for = steps.send(sent) if raised is None else steps.throw(raised)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+            finally:
+                self._spent(self._now_s() - began_s)
+            raised = None
+            try:
+                sent = yield waits_for
+            except BaseException as error:  # for what is awaited to deal with
+                raised = error
+
+
+def _go_on(channel: Channel) -> None:
+    """A request under way is done: begin the next one of its connection."""
+    channel.on_lost(None)
+    channel.unmute()
 
 
 def _refusal(error: TooManyItems) -> InvalidRequest:

@@ -16,7 +16,7 @@ from broker.cluster.core.topology import BrokerInfo, Endpoint
 from broker.config import BrokerConfig
 from broker.front.services import Peer, Services
 from broker.security.core.listeners import DEFAULT_NAME, Address, Listener, SecurityProtocol
-from client.wire.kafka.answer_parts import NodeEndpoint
+from client.wire.kafka.produce import NodeEndpoint
 
 _MAPPED_IPV4 = "::ffff:"
 _EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  (compared with, not listened on)

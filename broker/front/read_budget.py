@@ -62,6 +62,9 @@ class ReadBudget:
 
     def _grant(self) -> None:
         while self._waiting and self._has_room(self._waiting[0][0]):
-            size, granted = self._waiting.popleft()
+            size, granted = self._waiting[0]
+            if granted.done():
+                return  # whoever waited was cancelled, and goes on with the next when it runs
+            self._waiting.popleft()
             self.taken += size
             granted.set_result(None)

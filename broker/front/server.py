@@ -19,22 +19,22 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from broker.access.listener_security import ListenerSecurity
 from broker.config import BrokerConfig
 from broker.front.dispatch import Dispatcher
 from broker.front.endpoints import listeners_of
 from broker.front.pause import Pause
 from broker.front.services import REQUEST_BYTES, Peer, Services
+from broker.front.shares.share_requests import release
 from broker.security.core.listeners import Listener
+from broker.security.listener_security import ListenerSecurity
 from client.errors import RemoteProtocolError
 from client.held_memory import HeldMemory
 from client.ids import ConnectionId
-from client.node.connection_limits import ConnectionLimits
+from client.node.connection_limits import RESERVED_PARTS, ConnectionLimits
 from client.node.framed_server import FramedConnection, FramedServer
 from client.node.logs import AT_WILL
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.codec import Buffer
-from client.wire.kafka.connection import ServerConnection, Slot
+from client.wire.kafka.connection import Buffer, ServerConnection, Slot
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,64 @@ _REQUESTS_PER_TURN: Final = 200
 DECODED_TIMES: Final = 16
 """A decoded request takes up to this many times its encoded size: measured with a list of names of
 one letter. Produce requests do not grow."""
+LOGIN_DECODED_TIMES: Final = 4
+"""The same of a request that may come before a login: none has lists, but copies are made of its
+token, and a text takes up to four times its size."""
+
+
+class RequestRoom:
+    """What the requests of many connections may hold, and who waits for a part of it."""
+
+    def __init__(
+        self, memory: HeldMemory, bytes_max: Callable[[], int], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.memory = memory
+        self._bytes_max = bytes_max
+        self._loop = loop
+        self.starved: dict[Connection, None] = {}
+        """Connections that wait for in-flight bytes, in the order of their turns."""
+        self.turn: Connection | None = None
+        """The connection that may start one request before those that wait."""
+        self._is_planned = False
+
+    def may_start(self, connection: Connection) -> bool:
+        """Return whether there are in-flight bytes left for another request, and no connection
+        waits for them; if not, this connection gets its turn later."""
+        if self.turn is connection or (not self.starved and self._has_room()):
+            return True
+        self.starved[connection] = None
+        self._note_starved()
+        return False
+
+    def forget(self, connection: Connection) -> None:
+        """A connection waits no longer."""
+        self.starved.pop(connection, None)
+        self._note_starved()
+
+    def _note_starved(self) -> None:
+        """Have released bytes reported only while a connection waits for them."""
+        self.memory.on_given = self._on_given if self.starved else None
+
+    def _has_room(self) -> bool:
+        return self.memory.size < self._bytes_max()
+
+    def _on_given(self) -> None:
+        """Bytes were released: waiting connections get their turns."""
+        if not self._is_planned and self._has_room():
+            self._is_planned = True
+            self._loop.call_soon(self._give_turns)
+
+    def _give_turns(self) -> None:
+        """Let waiting connections start one request each, in turns, as long as there is room, so
+        that a busy one does not take the room of all others."""
+        self._is_planned = False
+        while self.starved and self._has_room():
+            connection = next(iter(self.starved))
+            del self.starved[connection]
+            self.turn = connection
+            connection.proceed()
+            self.turn = None
+        self._note_starved()
 
 
 class Server(FramedServer["Connection"]):
@@ -59,6 +117,9 @@ class Server(FramedServer["Connection"]):
     ) -> None:
         """`memory`: where all holders of request bytes count them."""
         config, metrics = services.config, services.metrics
+        self.inter_broker_name = config.security.inter_broker_name
+        self.are_brokers_apart = len(config.security.listeners) > 1
+        """Whether brokers have a listener of their own."""
         super().__init__(_connection_limits(config), asyncio.get_running_loop())
         self.security = security
         self.config = config
@@ -68,15 +129,20 @@ class Server(FramedServer["Connection"]):
         self.connections_that_fit: Callable[[int], int] = lambda wanted: wanted
         """Limits a number of connections to what the process has file descriptors for."""
         self._quotas_of_hosts = services.quotas
-        self._starved: dict[Connection, None] = {}
-        """Connections that wait for in-flight bytes, in the order of their turns."""
-        self.turn: Connection | None = None
-        """The connection that may start one request before those that wait."""
-        self._is_planned = False
+        self._services = services
+        self.room = RequestRoom(memory, lambda: self.config.in_flight_bytes_max, self.loop)
+        self.login_room = RequestRoom(
+            HeldMemory(), lambda: self.config.security.sasl_logins_bytes_max, self.loop
+        )
+        """Of clients that have not logged in: what they do takes nothing of what others have."""
         self.last_connection = ConnectionId(0)
         """Number of the newest connection."""
         metrics.provide_one("quire_broker_connections", lambda: len(self._connections))
         metrics.provide_one("quire_broker_in_flight_bytes", lambda: self.in_flight_bytes)
+        metrics.provide_one(
+            "quire_broker_login_bytes",
+            lambda: self.login_room.memory.size + self.strangers.total_bytes,
+        )
         metrics.provide_one("quire_broker_unfinished_bytes", lambda: self.unfinished.total_bytes)
         metrics.provide_one("quire_broker_unread_bytes", lambda: self.unread.total_bytes)
         metrics.provide_one("quire_broker_unsent_bytes", lambda: self.unsent_bytes)
@@ -130,42 +196,9 @@ class Server(FramedServer["Connection"]):
     def forget(self, connection: Connection) -> None:
         """Forget a closed connection."""
         super().forget(connection)
-        self._starved.pop(connection, None)
-        self._note_starved()
-
-    def may_start(self, connection: Connection) -> bool:
-        """Return whether there are in-flight bytes left for another request, and no connection
-        waits for them; if not, this connection gets its turn later."""
-        if self.turn is connection or (not self._starved and self._has_room()):
-            return True
-        self._starved[connection] = None
-        self._note_starved()
-        return False
-
-    def _note_starved(self) -> None:
-        """Have released bytes reported only while a connection waits for them."""
-        self.memory.on_given = self._on_given if self._starved else None
-
-    def _has_room(self) -> bool:
-        return self.memory.size < self.config.in_flight_bytes_max
-
-    def _on_given(self) -> None:
-        """Bytes were released: waiting connections get their turns."""
-        if not self._is_planned and self._has_room():
-            self._is_planned = True
-            self.loop.call_soon(self._give_turns)
-
-    def _give_turns(self) -> None:
-        """Let waiting connections start one request each, in turns, as long as there is room, so
-        that a busy one does not take the room of all others."""
-        self._is_planned = False
-        while self._starved and self._has_room():
-            connection = next(iter(self._starved))
-            del self._starved[connection]
-            self.turn = connection
-            connection.proceed()
-            self.turn = None
-        self._note_starved()
+        connection.room.forget(connection)
+        for session in self._services.shares.sessions.on_connection_lost(connection.number):
+            release(self._services, session)
 
     def on_refused(self, connection: Connection, reason: str, *, is_logged: bool) -> None:
         """A connection is about to be closed because of a limit."""
@@ -196,13 +229,20 @@ class Connection(FramedConnection):
         self.peer = Peer("", 0, "", 0, listener.name)
         # Connections are created in the order in which they are accepted.
         server.last_connection = self.number = ConnectionId(server.last_connection + 1)
-        self.login = server.security.login_of(listener, self._on_user, self.fail)
+        self.login = server.security.login_of(listener, self._on_user, self.fail, self._let_go)
         config = server.config
         frame_bytes_max = config.request_bytes_max
+        self.room = server.room
         if self.login is not None:
             frame_bytes_max = config.security.sasl_login_bytes_max
-        self._wire = ServerConnection(frame_bytes_max, server.window, server.memory)
-        super().__init__(server, self._wire.intake)
+            self.room = server.login_room
+        self._wire = ServerConnection(frame_bytes_max, server.window, self.room.memory)
+        super().__init__(
+            server,
+            self._wire.intake,
+            is_stranger=self.login is not None or listener.protocol.is_tls,
+            is_own=server.are_brokers_apart and listener.name == server.inter_broker_name,
+        )
         self._backlog: deque[memoryview] = deque()
         # By the stopwatch. With a backlog nothing is read: all of it arrived with the last read.
         self._arrived_s = 0.0
@@ -232,14 +272,27 @@ class Connection(FramedConnection):
             return
         user = self._server.security.user_of(self._transport)
         if user is None:
-            self.fail("no rule of tls_principal_rules matches the client's certificate")
+            self.fail(
+                "the client's certificate names nobody by tls_principal_rules, or a"
+                " user that no certificate may name"
+            )
         else:
             self.peer = self.peer._replace(user=user)
+            self.welcome()
 
     def _on_user(self, user: str) -> None:
-        """The client has logged in: it may now send large requests."""
+        """The client has logged in: its requests may be large now, and count with all others."""
         self.peer = self.peer._replace(user=user)
         self._intake.set_frame_bytes_max(self._server.config.request_bytes_max)
+        self.room.forget(self)
+        self.room = self._server.room
+        self._wire.count_in(self.room.memory)
+        self.welcome()
+
+    def _let_go(self) -> None:
+        """Nothing of the requests under way is held any more, though they are not answered."""
+        for slot in self._wire.slots:
+            slot.hand_over()
 
     def resume_writing(self) -> None:
         """The transport accepts data again."""
@@ -270,7 +323,10 @@ class Connection(FramedConnection):
 
         Until it is answered, the request counts with its size in memory, not its encoded size.
         """
-        times = 1 if api_key == ApiKey.PRODUCE else DECODED_TIMES
+        if self.room is self._server.login_room:
+            times = LOGIN_DECODED_TIMES
+        else:
+            times = 1 if api_key == ApiKey.PRODUCE else DECODED_TIMES
         held_bytes = REQUEST_BYTES + times * request_size
         return self._wire.open(held_bytes, api_key, self._arrived_s, self._started_s)
 
@@ -360,7 +416,7 @@ class Connection(FramedConnection):
                 count += 1
                 self._started_s = server.metrics.now_s()
                 self._wire.newest = None
-                server.turn = None
+                self.room.turn = None
                 server.dispatcher.dispatch(self._backlog.popleft(), self)
                 if self._flush_planned and not (self._backlog and self._may_start()):
                     self._flush()  # which may let more of the backlog start
@@ -400,7 +456,7 @@ class Connection(FramedConnection):
             and self._unsent_bytes < self._server.unsent_mark
             and self._wire.in_flight_bytes < config.connection_in_flight_bytes_max
             and len(self._wire.slots) < config.connection_requests_max
-            and self._server.may_start(self)
+            and self.room.may_start(self)
         )
 
     def _on_flush(self) -> None:
@@ -437,10 +493,14 @@ def _connection_limits(config: BrokerConfig) -> ConnectionLimits:
     return ConnectionLimits(
         connections_max=config.connections_max,
         connections_per_host_max=config.connections_per_host_max,
+        reserved_max=(
+            config.connections_max // RESERVED_PARTS if len(config.security.listeners) > 1 else 0
+        ),
         connection_idle_s=config.connection_idle_ms / 1000,
         frame_timeout_s=config.frame_timeout_ms / 1000,
         unfinished_bytes_max=config.unfinished_bytes_max,
         unread_bytes_max=config.unread_bytes_max,
+        strangers_bytes_max=config.security.sasl_logins_bytes_max,
         unsent_bytes_max=config.send_buffer_bytes_max,
     )
 

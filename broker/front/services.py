@@ -10,27 +10,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from broker.access.login import Login
-from broker.access.quotas import Quotas
-from broker.access.rights import Rights
-from broker.access.users import Users
 from broker.cluster.cluster import Cluster
 from broker.cluster.features import Features
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.config import BrokerConfig
+from broker.front.codec_thread import CodecThread
 from broker.front.core.client_telemetry import ClientTelemetry
 from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.read_budget import ReadBudget
+from broker.front.shares.share_services import ShareServices
 from broker.front.topic_metadata_cache import TopicMetadataCache
+from broker.groups.group_settings import GroupSettings
 from broker.groups.groups import Groups
 from broker.leadership.followers import Followers
 from broker.leadership.partitions import Partitions
 from broker.metrics import Metrics
 from broker.security.core.acls import ANONYMOUS
 from broker.security.core.listeners import DEFAULT_NAME
-from broker.settings.client_subscriptions import ClientSubscriptions
-from broker.settings.live_settings import LiveSettings
+from broker.security.login import Login
+from broker.security.quotas import Quotas
+from broker.security.rights import Rights
+from broker.security.users import Users
+from broker.settings.live_settings import ClientSubscriptions, LiveSettings
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
 from broker.transactions.marker_writer import MarkerWriter
@@ -116,9 +118,12 @@ class Services:
     deadlines: Deadlines
     reading: ReadBudget
     fetch_sessions: FetchSessions
+    shares: ShareServices
     telemetry: ClientTelemetry
     subscriptions: ClientSubscriptions
     """To the metrics of clients."""
+    group_settings: GroupSettings
+    codecs: CodecThread
     turns: Turns
     """Where long requests wait; one for the whole process."""
     clock: Clock

@@ -15,13 +15,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from broker.access.rights import OPERATIONS_NOT_ASKED
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.assignment import replica_lists
 from broker.cluster.core.topology import TopicInfo
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.faults import Code
 from broker.front.partition_rows import PartitionState
+from broker.security.rights import OPERATIONS_NOT_ASKED
 from client.ids import BrokerId, LeaderEpoch
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import encode_part

@@ -8,12 +8,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from broker.coordinator.core.coordinator_types import LogItem, Now, Token, TransactionalRecord
+from broker.coordinator.core.connection_order import CommitOrder
+from broker.coordinator.core.coordinator_types import (
+    Effects,
+    LogItem,
+    Now,
+    Token,
+    TransactionalRecord,
+)
 from broker.coordinator.runtime import CoordinatorRuntime, Phase, as_coordinator_error
-from broker.errors import BrokerError
-from broker.groups.commit_order import CommitOrder
-from broker.groups.core.group_offsets import TopicPartition
+from broker.errors import BrokerError, GroupError
+from broker.groups.core.consumer_group import Topics
+from broker.groups.core.consumer_heartbeat import ConsumerHeartbeat, ConsumerHeartbeatReply
+from broker.groups.core.group_offsets import EndedTopic, HeardMarker, TopicPartition
 from broker.groups.core.group_shard import GroupShard, Outcomes
+from broker.groups.core.group_table import GroupView
 from broker.groups.core.group_types import (
     REBALANCING,
     AppendPending,
@@ -30,8 +39,6 @@ from broker.groups.core.group_types import (
     Sync,
     SyncReply,
 )
-from broker.groups.core.group_view import GroupView
-from broker.groups.core.pending_offsets import HeardMarker
 from broker.partition.partition import Partition
 from client.ids import Clock, ConnectionId, LeaderEpoch
 from client.wire.kafka.batches.control_batch import Marker
@@ -49,22 +56,26 @@ class Coordinator(CoordinatorRuntime[GroupShard]):
         *,
         clock: Clock,
         new_member_id: Callable[[str], str],
+        topics: Topics,
         copy_bytes_min: int,
         order: CommitOrder,
         on_rebalance: Callable[[], None] = lambda: None,
+        on_active: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare; `start` begins to read the log. `on_rebalance` is told each time one begins.
+        """Prepare; `start` begins to read the log. `on_rebalance` is told each time one begins,
+        `on_active` each time the log has been read.
 
         `order`: whose offsets of transactions count, from the takeover on.
         """
         super().__init__(
             partition,
-            lambda: GroupShard(config, new_member_id),
+            lambda: GroupShard(config, new_member_id, topics),
             clock=clock,
             copy_bytes_min=copy_bytes_min,
         )
         self._order = order
         self._on_rebalance = on_rebalance
+        self._on_active = on_active
 
     # --- membership ---------------------------------------------------------------------------
 
@@ -83,15 +94,46 @@ class Coordinator(CoordinatorRuntime[GroupShard]):
     def heartbeat(self, request: Heartbeat) -> None:
         """Renew a member's session. Raises BrokerError."""
         self._check()
-        error = self._shard.heartbeat(request, self._now())
+        try:
+            error = self._shard.heartbeat(request, self._now())
+        except GroupError as unknown:
+            error = unknown
         self._arm()
-        self._check_leading()
+        self._check_leading()  # in doubt the member was heard, and is not refused: see `_ask`
         if error is not None:
             raise error
+
+    async def heartbeat_consumer(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
+        """Carry out a heartbeat of the consumer protocol; what it changed is durable on return.
+
+        Raises BrokerError. NotCoordinator: the member was heard all the same, if it is one.
+        """
+        return await self._hear(
+            request, lambda token, now: self._shard.heartbeat_consumer(request, token, now)
+        )
+
+    async def heartbeat_share(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
+        """Carry out a heartbeat of a share group; what it changed is durable on return.
+
+        Raises BrokerError. NotCoordinator: the member was heard all the same, if it is one.
+        """
+        return await self._hear(
+            request, lambda token, now: self._shard.heartbeat_share(request, token, now)
+        )
+
+    async def _hear(
+        self, request: ConsumerHeartbeat, start: Callable[[Token, Now], Effects]
+    ) -> ConsumerHeartbeatReply:
+        if self.phase is Phase.ACTIVE:
+            self._shard.hear(request.group_id, request.member_id, self._now())
+        reply = await self._ask(start)
+        assert isinstance(reply, ConsumerHeartbeatReply)
+        return reply
 
     def leave(self, group_id: str, leaving: Sequence[Leaving]) -> Outcomes:
         """Remove members. Returns an outcome for each. Raises BrokerError."""
         self._check()
+        self._check_leading()
         outcomes, effects = self._shard.leave(group_id, leaving, self._now())
         self._perform(effects)
         return outcomes
@@ -131,7 +173,7 @@ class Coordinator(CoordinatorRuntime[GroupShard]):
     ) -> None:
         """End a producer's transaction in the groups' log: what it committed is published or gone.
 
-        Raises as `TransactionalPartition.write_marker`, and CoordinatorLoading: whoever reads the
+        Raises as `PartitionTransactions.write_marker`, and CoordinatorLoading: whoever reads the
         log has to see every marker, and does not look behind where it ended when he began.
         """
         self._check()
@@ -141,8 +183,8 @@ class Coordinator(CoordinatorRuntime[GroupShard]):
         )
         # A shard that was loaded meanwhile has read the marker.
         if self._shard is shard and self.phase is Phase.ACTIVE:
-            shard.replay(HeardMarker(marker, marker.producer_epoch - is_tv2))
-            self._arm()
+            heard = HeardMarker(marker, marker.producer_epoch - is_tv2)
+            self._perform(shard.end_transaction(heard))
 
     async def delete_offsets(self, group_id: str, keys: Sequence[TopicPartition]) -> Outcomes:
         """Remove offsets. Returns an outcome for each. Raises BrokerError."""
@@ -150,13 +192,10 @@ class Coordinator(CoordinatorRuntime[GroupShard]):
             lambda token, _: self._shard.offsets.delete(group_id, keys, token)
         )
 
-    def delete_topic(self, topic: str, *, before_ms: int | None = None) -> None:
-        """Remove offsets of a topic, if this coordinator serves at present.
-
-        All of them; with `before_ms` those that were committed earlier.
-        """
+    def delete_topic(self, ended: EndedTopic) -> None:
+        """Remove offsets of a topic that is no more, if this coordinator serves at present."""
         if self.phase is Phase.ACTIVE:
-            self._perform(self._shard.offsets.delete_topic(topic, before_ms=before_ms))
+            self._perform(self._shard.offsets.delete_topic(ended))
 
     # --- groups -------------------------------------------------------------------------------
 
@@ -178,6 +217,16 @@ class Coordinator(CoordinatorRuntime[GroupShard]):
         )
 
     # --- carrying out -------------------------------------------------------------------------
+
+    def _on_loaded(self) -> None:
+        self._on_active()
+
+    async def _ask(self, start: Callable[[Token, Now], Effects]) -> object:
+        """Ask the shard. Once another broker may coordinate, what it knows is no reason to refuse
+        anybody: members and epochs that the other has given out would be unknown here."""
+        self._check()
+        self._check_leading()
+        return await super()._ask(start)
 
     async def _ask_outcomes(self, start: Callable[[Token, Now], ShardEffects]) -> Outcomes:
         reply = await self._ask(start)

@@ -11,7 +11,7 @@ be opened delays the other partitions of a connection only once. No request wait
 own timeout. All waiting requests together hold at most `bytes_max`; their bytes also count as
 unanswered, so their connections are not read beyond their in-flight limit (`server.py`).
 
-When thousands open at the same time, most takeovers are in line (`takeover_turns.py`). The first
+When thousands open at the same time, most takeovers are in line (`ownership.py`). The first
 request for such a partition brings it forward, and its `hold_s` begins then. If clients were
 refused instead, they would try again and again, and take from the takeovers the time that these
 need. But once a wait was in vain, takeovers are slow or fail, and a connection would wait for one

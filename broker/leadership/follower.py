@@ -9,28 +9,35 @@ reset its position.
 
 Consumers of committed records get what sealed segments decide: the data, and the list of aborted
 transactions in it, both from the ledgers of the same segment list.
+
+Which consumers fetch from a broker in their rack, and from which one (KIP-392), is decided by the
+functions at the end. Any broker can read the ledgers of any partition, so any broker can serve
+sealed segments; only the leader knows the end of the active one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
 
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import FencedLeaderEpoch, LogReadFailed, NotLeader, UnknownLeaderEpoch
 from broker.leadership.config import FollowerSettings
-from broker.leadership.core.replica_selector import sealed_end, stable_end
 from broker.partition.log_reader import LogReader
 from broker.partition.log_services import LogServices
 from broker.partition.segment_node import SegmentNode
 from broker.partition.tail_cache import Fetched
 from client.errors import LogCorrupt, MetadataError
 from client.ids import BrokerId, Offset
-from client.log.segments import NO_EPOCH, SegmentList
+from client.log.segments import NO_EPOCH, Segment, SegmentList
 
 _UNKNOWN: Final = Offset(-1)
 _MISS_AGE_S: Final = 0.1
 """A list younger than this is not read again only because an offset is not in it."""
+
+NOWHERE = Offset(-1)
 
 
 class FetchPosition(NamedTuple):
@@ -57,7 +64,7 @@ class Follower:
         self.used_s = 0.0
         """When it was last read, by the loop's clock."""
         self._node = SegmentNode(services.requests, topic, index, services.pages)
-        self._log = LogReader(services, self._node.pages)
+        self._log = LogReader(services, self._node.pages, self._node.folder)
         self._list_age_s = settings.list_age_ms / 1000
         self._list_timeout_s = settings.list_timeout_ms / 1000
         self._listed: SegmentList | None = None
@@ -158,3 +165,62 @@ def _covers(listed: SegmentList, position: FetchPosition) -> bool:
 
 def _end(listed: SegmentList, position: FetchPosition) -> Offset:
     return stable_end(listed) if position.committed else sealed_end(listed)
+
+
+class Candidate(Protocol):
+    """A live broker."""
+
+    @property
+    def id(self) -> BrokerId:
+        """Its node id."""
+        ...
+
+    @property
+    def rack(self) -> str | None:
+        """Its failure domain."""
+        ...
+
+
+def sealed_end(listed: SegmentList) -> Offset:
+    """Return the offset after the last sealed record; the log's start if nothing is sealed."""
+    for item in reversed(listed.items):
+        if item.end_offset is not None:
+            return Offset(max(item.end_offset, listed.log_start_offset))
+    return listed.log_start_offset
+
+
+def stable_end(listed: SegmentList) -> Offset:
+    """Return the last stable offset as far as sealed segments decide it: the bound of
+    read_committed consumers. The log start offset if nothing is decided, or it is not known."""
+    for item in reversed(listed.segments):
+        if item.facts is not None:
+            return Offset(max(item.facts.stable_offset, listed.log_start_offset))
+    return listed.log_start_offset
+
+
+def redirect_offset_max(listed: SegmentList, bytes_min: int) -> Offset:
+    """Return the largest known offset with at least `bytes_min` sealed bytes at or after it;
+    `NOWHERE`: there is none. Looks at whole segments, in the head of the list only."""
+    left = bytes_min
+    for item in reversed(listed.items):
+        if isinstance(item, Segment):
+            if item.facts is None or item.base_offset is None:
+                continue
+            left -= item.facts.size_bytes
+        else:
+            left -= item.size_bytes
+        if left <= 0:
+            return item.base_offset if item.base_offset is not None else NOWHERE
+    return NOWHERE
+
+
+def choose_replica(
+    rack: str, candidates: Iterable[Candidate], topic_id: UUID, index: int
+) -> BrokerId | None:
+    """Return the broker that serves a partition in a rack; None: the rack has none.
+
+    All brokers and all consumers of a rack get the same one, so it reads each entry once for all of
+    them. The partitions of a topic are spread over all brokers of the rack.
+    """
+    near = sorted(one.id for one in candidates if one.rack == rack)
+    return near[(topic_id.int + index) % len(near)] if near else None

@@ -11,14 +11,13 @@ from uuid import UUID
 from broker.cluster.cluster import Cluster
 from broker.config import BrokerConfig
 from broker.errors import NotLeader
-from broker.leadership.core.replica_selector import choose_replica, redirect_offset_max, stable_end
-from broker.leadership.follower import Follower
+from broker.leadership.follower import Follower, choose_replica, redirect_offset_max, stable_end
 from broker.metrics import Metrics
 from broker.partition.log_services import LogServices
 from broker.partition.partition import Partition
 from client.ids import BrokerId, Offset
 
-_SENT_MAX: Final = 10_000
+SENT_MAX: Final = 10_000
 _IDLE_S: Final = 60.0
 """A partition that has not been read for this long is dropped."""
 
@@ -105,13 +104,15 @@ class Followers:
         if self._sent.pop(key, None) == offset:
             return None
         self._sent[key] = offset
-        if len(self._sent) > _SENT_MAX:
+        if len(self._sent) > SENT_MAX:
             del self._sent[next(iter(self._sent))]
         self.redirects += 1
         return chosen
 
     def _may_redirect(self, partition: Partition, offset: Offset, *, committed: bool) -> bool:
         listed = partition.usage.listed
+        if not listed.segments:
+            return False
         active = listed.segments[-1].base_offset
         if active is not None and offset >= active:  # at the tail, as most consumers are
             return False

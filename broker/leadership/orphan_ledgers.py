@@ -5,6 +5,7 @@ list and deleting them, leaves ledgers behind that nobody would ever delete. The
 ledger names the partition and the leader epoch it was created for. Its creator lists it by a
 compare-and-set on the version that it had read in that epoch. So once the list has reached a later
 epoch without the ledger, that compare-and-set can no longer succeed, whatever the creator believes.
+A ledger that is listed as gone, with an object in its place, is like one that is not listed.
 
 The same holds for the pages of a segment list (`client/segments/page_nodes.py`), which are swept,
 too.
@@ -24,14 +25,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
-from broker.partition.ledger_creation import (
+from broker.partition.ledgers import (
     APPLICATION,
     APPLICATION_NAME,
     LEADER_EPOCH,
     PARTITION,
     TOPIC_ID,
+    Ledgers,
 )
-from broker.partition.ledgers import Ledgers
 from client.errors import LedgerError, LogCorrupt, MetadataError, NoNode, NoSuchLedger
 from client.ids import BrokerId, LeaderEpoch, LedgerId
 from client.log.segments import SegmentList, decode_segments
@@ -122,6 +123,9 @@ class OrphanLedgers:
                 names = await orphan_pages(self._store, path)
             except NoNode:
                 continue  # the list has changed meanwhile, or is gone: left to the next round
+            except LogCorrupt as error:
+                self._store.unreadable.note(path, error)
+                continue
             for name in names:
                 _LOG.info("sweep.page path=%s", paths.segment_page(path, *name))
             await delete_pages(self._store, path, names)
@@ -142,13 +146,18 @@ class OrphanLedgers:
         """Return every ledger that a segment list names: these need no closer look."""
         found = LedgerSet()
         for topic_id, index in await self._partitions():
-            segments = await self._segments(topic_id, index)
+            try:
+                segments = await self._segments(topic_id, index)
+            except LogCorrupt:
+                continue  # its ledgers get the closer look, which lets them be
             if segments is None:
                 continue
             pages = SegmentPages(self._store, paths.partition(topic_id, index))
-            with contextlib.suppress(NoNode):  # the list changed: its ledgers get the closer look
+            # The list changed, or a page is unreadable: its ledgers get the closer look.
+            with contextlib.suppress(NoNode, LogCorrupt):
                 async for item in pages.segments(segments):
-                    found.add(item.ledger_id)
+                    if not item.is_ledger_gone:  # whoever dropped it may have died before deleting
+                        found.add(item.ledger_id)
         found.sort()
         return found
 
@@ -166,7 +175,10 @@ class OrphanLedgers:
             return False
         path = paths.partition(purpose.topic_id, purpose.partition)
         await self._store.sync(path)
-        segments = await self._segments(purpose.topic_id, purpose.partition)
+        try:
+            segments = await self._segments(purpose.topic_id, purpose.partition)
+        except LogCorrupt:
+            return False  # what cannot be read may list it (UNREADABLE-STAYS)
         if segments is None:
             return True
         if segments.leader_epoch <= purpose.leader_epoch:
@@ -175,13 +187,18 @@ class OrphanLedgers:
             return not await SegmentPages(self._store, path).has(segments, ledger_id)
         except NoNode:
             return False  # the list has changed meanwhile: left to the next round
+        except LogCorrupt as error:
+            self._store.unreadable.note(path, error)
+            return False
 
     async def _segments(self, topic_id: str, index: int) -> SegmentList | None:
+        """Return the list of a partition; None: there is none. Raises LogCorrupt."""
+        path = paths.partition(topic_id, index)
         try:
-            node = await self._store.get(paths.partition(topic_id, index))
+            node = await self._store.get(path)
         except NoNode:
             return None
-        return decode_segments(node.data)
+        return self._store.unreadable.decode(path, node.data, decode_segments)
 
 
 class LedgerSet:

@@ -5,6 +5,7 @@ Requests look them up by topic name and partition index; `ownership.py` maintain
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Protocol
 from uuid import UUID
@@ -12,8 +13,10 @@ from uuid import UUID
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import LeaderNotAvailable, NotLeader, UnknownTopicOrPartition
 from broker.leadership.awaited_partitions import AwaitedPartitions, Key
+from broker.partition.core.producer_state import RefusedBatches
 from broker.partition.partition import Partition
 from client.ids import BrokerId
+from client.wire.kafka.batches.records import HEADER_BYTES, Buffer, parse_header
 
 
 class ClusterTopics(Protocol):
@@ -31,8 +34,15 @@ class ClusterTopics(Protocol):
 class Partitions:
     """Led partitions by topic name and index."""
 
-    def __init__(self, cluster: ClusterTopics, awaited: AwaitedPartitions | None = None) -> None:
-        """`awaited`: partitions that requests may wait for; without it they never wait."""
+    def __init__(
+        self,
+        cluster: ClusterTopics,
+        awaited: AwaitedPartitions | None = None,
+        refused: RefusedBatches | None = None,
+    ) -> None:
+        """`awaited`: partitions that requests may wait for; without it they never wait. `refused`:
+        what partitions that are led for the first time are told of."""
+        self._refused = refused
         self.awaited = awaited or AwaitedPartitions()
         self._cluster = cluster
         self._led: dict[tuple[str, int], Partition] = {}
@@ -87,6 +97,13 @@ class Partitions:
         """Return the partition if we lead it."""
         partition = self._led.get((topic, index))
         return partition if partition is not None and partition.is_open else None
+
+    def note_refused(self, topic: str | UUID, index: int, records: Buffer) -> None:
+        """A batch was refused because we do not lead its partition, which the request names by
+        the topic's name or id: what its producer has sent after it must not overtake it."""
+        if self._refused is not None and len(records) >= HEADER_BYTES:
+            header, now_s = parse_header(records), asyncio.get_running_loop().time()
+            self._refused.note(topic, index, header, now_s)
 
     def opening(self, topic_id: UUID, index: int, *, is_opening: bool) -> None:
         """Note whether we are about to lead a partition. For `ownership.py` only."""

@@ -1,7 +1,7 @@
 """Rolls an under-replicated partition once a new ledger would have more copies.
 
 With fewer bookies than a topic asks for, a ledger is created with fewer copies, but never fewer
-than the ack quorum (`ledger_creation.py`): writes go on, guarantees hold, and only the spare copies
+than the ack quorum (`ledgers.py`): writes go on, guarantees hold, and only the spare copies
 are missing. The quorums of a ledger never change, so more copies need a new ledger. A partition is
 rolled
 
@@ -13,7 +13,13 @@ rolled
 - when the active ledger is marked under-replicated and all its members are back. What they missed
   is replicated only after the ledger was closed; without a roll that is when the segment is full.
 
-Partitions are rolled one at a time to spare the metadata store.
+A partition that has no ledger, because too few bookies accepted entries when it was taken over, is
+led for reads only. Once a ledger can be had, its leadership ends, and the takeover that follows
+creates one.
+
+Partitions are rolled a few at a time, to spare the metadata store, and none is waited for without
+end (IN-TIME): a roll lasts for as long as a bookie that its ledger cannot do without takes. It goes
+on by itself, and the partition is left alone until it is over.
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ from typing import Final, Protocol
 
 from broker.errors import BrokerError
 from broker.partition.ledgers import Ledgers
-from client.errors import MetadataError
+from client.errors import LedgerError, MetadataError
 from client.ids import LedgerId
 from client.node import background
 
@@ -35,6 +41,10 @@ _INTERVAL_S: Final = 5.0
 """Between two checks, which also retry failed rolls and cover newly opened partitions."""
 _LOST_S: Final = 10.0
 """How long to wait for a lost member: a third of auto recovery's grace period for open ledgers."""
+_AT_ONCE: Final = 4
+"""Rolls that are waited for at a time."""
+_ROLL_S: Final = 5.0
+"""For how long."""
 
 
 class LedgerReplication(Protocol):
@@ -48,6 +58,10 @@ class LedgerReplication(Protocol):
         """Whether a new ledger would have more copies, or be striped over more bookies."""
         ...
 
+    def may_gain(self, bookie_count: int) -> bool:
+        """Whether there is no active ledger, and may be enough bookies for one."""
+        ...
+
     def would_repair(self, marked: Collection[LedgerId]) -> bool:
         """Whether the active ledger is among the marked ones, and all its members are available."""
         ...
@@ -56,8 +70,14 @@ class LedgerReplication(Protocol):
 class Rolling(Protocol):
     """Rolls a partition."""
 
-    async def roll(self) -> None:
-        """Continue in a new ledger. Raises BrokerError."""
+    @property
+    def is_rolling(self) -> bool:
+        """Whether a roll is in progress."""
+        ...
+
+    async def roll(self, wait_s: float | None = ...) -> None:
+        """Continue in a new ledger. Raises BrokerError; Overloaded after `wait_s`, and a roll that
+        has begun goes on."""
         ...
 
 
@@ -77,6 +97,10 @@ class LedPartition(Protocol):
     @property
     def changes(self) -> Rolling:
         """Rolls it."""
+        ...
+
+    async def seek_ledger(self) -> None:
+        """If a ledger can be had, begin anew with one. Raises LedgerError, MetadataError."""
         ...
 
 
@@ -113,18 +137,39 @@ class UnderReplicatedRoller:
         count = len(self._ledgers.writable_bookies)
         lost = [each.name for each in self._partitions if each.replication.would_shed(count)]
         self._lost_since_s = {name: self._lost_since_s.get(name, now_s) for name in lost}
+        gaining = iter([each for each in self._partitions if each.replication.may_gain(count)])
         marked = await self._look_for_marks()
-        for partition in self._partitions:
-            if not (
+        wanted = (
+            partition
+            for partition in list(self._partitions)
+            if not partition.changes.is_rolling
+            and (
                 (self._lost_since_s and self._is_lost_for_good(partition, now_s))
                 or partition.replication.would_grow(count)
                 or partition.replication.would_repair(marked)
-            ):
-                continue
-            try:
-                await partition.changes.roll()
-            except BrokerError as error:
-                _LOG.warning("replication.roll_failed log=%s error=%r", partition.name, error)
+            )
+        )
+
+        async def roll_some() -> None:
+            for partition in gaining:
+                await self._gain(partition)
+            for partition in wanted:  # shared: whoever is free takes the next one
+                await self._roll(partition)
+
+        await asyncio.gather(*(roll_some() for _ in range(_AT_ONCE)))
+
+    async def _roll(self, partition: LedPartition) -> None:
+        try:
+            await partition.changes.roll(_ROLL_S)
+        except BrokerError as error:
+            _LOG.warning("replication.roll_failed log=%s error=%r", partition.name, error)
+
+    async def _gain(self, partition: LedPartition) -> None:
+        try:
+            async with asyncio.timeout(_ROLL_S):
+                await partition.seek_ledger()
+        except (LedgerError, MetadataError, TimeoutError) as error:
+            _LOG.warning("replication.no_ledger log=%s error=%r", partition.name, error)
 
     def _is_lost_for_good(self, partition: LedPartition, now_s: float) -> bool:
         return now_s - self._lost_since_s.get(partition.name, now_s) >= _LOST_S

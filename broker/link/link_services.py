@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 from broker.cluster.core.topology import BrokerInfo
 from broker.errors import BrokerError, InvalidRequest, NotCoordinator
 from broker.faults import message_of
+from broker.link.core.link_api import A, LinkApi, Q
 from broker.link.core.link_frames import (
     HELLO_KIND,
     Hello,
@@ -28,7 +29,6 @@ from broker.link.core.link_frames import (
     refusal_frame,
     split_request,
 )
-from broker.link.link_api import A, LinkApi, Q
 from client.errors import QuireError, RemoteProtocolError
 from client.ids import BrokerId
 from client.node import background

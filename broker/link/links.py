@@ -16,9 +16,9 @@ from typing import Final, Protocol
 from broker.cluster.core.topology import BrokerInfo
 from broker.cluster.peer_access import PeerAccess
 from broker.errors import PeerError, PeerUnanswered, PeerUnavailable
+from broker.link.core.link_api import A, LinkApi, Q
 from broker.link.core.link_frames import Hello, encode_hello
 from broker.link.core.peer_state import LinkConfig
-from broker.link.link_api import A, LinkApi, Q
 from broker.link.link_services import LinkServices
 from broker.link.peer_link import PeerLink
 from client.errors import RemoteProtocolError

@@ -34,6 +34,7 @@ from broker.link.core.peer_state import (
     Send,
     Unanswered,
 )
+from client import callbacks
 from client.errors import ConfigError, RemoteProtocolError
 from client.node import background
 from client.wire.frames import FrameSplitter
@@ -161,7 +162,10 @@ class PeerLink:
 
     def _settle(self, request_id: int, outcome: memoryview | PeerError) -> None:
         _, on_done = self._asked.pop(request_id)
-        on_done(outcome)
+        try:
+            on_done(outcome)
+        except callbacks.RAISED as error:  # of one owner: the others get their outcomes
+            callbacks.failed(callbacks.Kind.LINK, error)
 
     def _break(self, reason: str) -> None:
         _LOG.info("link.broken broker=%d reason=%r", self._peer.id, reason)

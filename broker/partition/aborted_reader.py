@@ -9,16 +9,20 @@ facts name. The most recently read ones are cached.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final, TypeVar
 
 from broker.errors import LogReadFailed
 from broker.partition.core.active_segment import ActiveSegment
-from broker.partition.core.transactions.segment_transactions import SegmentTransactions
+from broker.partition.core.open_transactions import SegmentTransactions
 from client.ids import EntryId, LedgerId, Offset
-from client.log.aborted_index import LedgerAborted
-from client.log.aborted_transactions import AbortedBlock, AbortedTransaction, open_block
+from client.log.aborted_transactions import (
+    AbortedBlock,
+    AbortedTransaction,
+    LedgerAborted,
+    open_block,
+)
 from client.log.segment import Segment, SnapshotPlace
 from client.log.segments import SegmentList
 from client.log.snapshot import NO_TRANSACTIONS, open_snapshot
@@ -36,7 +40,7 @@ _BLOCKS_MAX: Final = 32
 class AbortedReader:
     """Looks up aborted transactions of one partition under one leader."""
 
-    __slots__ = ("_active", "_blocks", "_indexes", "_own", "_pages", "_read_entry")
+    __slots__ = ("_active", "_blocks", "_indexes", "_own", "_pages", "_read_entry", "_recovered")
 
     def __init__(
         self,
@@ -50,6 +54,8 @@ class AbortedReader:
         self._own: dict[LedgerId, SegmentTransactions] = {}
         """By ledger that this leader writes, or has not closed yet."""
         self._indexes: dict[LedgerId, LedgerAborted] = {}
+        self._recovered: dict[LedgerId, LedgerAborted] = {}
+        """Of ledgers that were recovered, as long as no snapshot says so."""
         self._blocks: dict[tuple[LedgerId, EntryId], AbortedBlock] = {}
         """Of sealed segments, least recently used first."""
 
@@ -62,6 +68,10 @@ class AbortedReader:
         for ledger_id, index in active.transactions.earlier.items():
             _keep(self._indexes, ledger_id, index, _INDEXES_MAX)
 
+    def on_recovered(self, indexes: Mapping[LedgerId, LedgerAborted]) -> None:
+        """There is no ledger whose first snapshot would list these."""
+        self._recovered.update(indexes)
+
     def on_sealed(self, ledger_id: LedgerId) -> None:
         """A ledger of this leader is closed, and its facts are listed."""
         own = self._own.pop(ledger_id, None)
@@ -73,6 +83,7 @@ class AbortedReader:
     def forget(self, ledger_id: LedgerId) -> None:
         """A ledger was removed from the list."""
         self._own.pop(ledger_id, None)
+        self._recovered.pop(ledger_id, None)
         self._indexes.pop(ledger_id, None)
 
     # --- lookups ------------------------------------------------------------------------
@@ -159,6 +170,9 @@ class AbortedReader:
             return None  # our former ledger: its facts are not in this list
         if _place(segment) is None:
             return NO_TRANSACTIONS.aborted
+        index = self._recovered.get(segment.ledger_id)
+        if index is not None:
+            return index
         index = self._indexes.get(segment.ledger_id)
         if index is not None:
             _keep(self._indexes, segment.ledger_id, index, _INDEXES_MAX)

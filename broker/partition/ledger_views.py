@@ -13,14 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.errors import LogReadFailed
+from broker.errors import LogReadFailed, NotReadYet
+from broker.partition.archive import StillReading
+from broker.partition.core.active_segment import SparseIndex
 from broker.partition.core.log_limits import LogLimits
-from broker.partition.core.offset_index import SparseIndex
 from broker.partition.core.replay import LedgerReplay, LedgerTail
 from broker.partition.ledgers import Reader
 from broker.partition.read_ahead import ReadAhead
 from client.errors import LedgerError
-from client.ids import EntryId, Offset
+from client.ids import EntryId, LedgerId, Offset
 from client.log.entry_format import first_offset
 from client.log.offset_search import OffsetSearch
 from client.wire.bookkeeper.entry import Entry
@@ -34,15 +35,23 @@ async def replay_ledger(reader: Reader, limits: LogLimits, now_ms: int) -> Ledge
     """Replay the end of a closed ledger that has entries. Raises LedgerError, LogCorrupt."""
     replay = LedgerReplay(reader.last_entry, reader.length, limits, now_ms)
     while (run := replay.wanted()) is not None:
-        entries = await reader.read(*run)
+        entries: list[Entry] = []
+        while (at := EntryId(run[0] + len(entries))) <= run[1]:
+            entries += await reader.read(at, run[1])
         replay.on_entries(run[0], [entry.payload for entry in entries])
     return replay.finish()
+
+
+def unread(ledger_id: LedgerId, error: LedgerError) -> LogReadFailed:
+    """Return what readers are told of a ledger that cannot be read now."""
+    kind = NotReadYet if isinstance(error, StillReading) else LogReadFailed
+    return kind(f"ledger {ledger_id}: {error!r}")
 
 
 class LedgerView:
     """Searches and reads one ledger."""
 
-    __slots__ = ("_ahead", "_inside", "_limits", "_offsets", "_timestamps", "reader")
+    __slots__ = ("_ahead", "_inside", "_limits", "_offsets", "_timestamps", "is_failing", "reader")
 
     def __init__(
         self,
@@ -54,6 +63,8 @@ class LedgerView:
     ) -> None:
         """`timestamps` None: the ledger is closed, and they are read from it when needed."""
         self.reader = reader
+        self.is_failing = False
+        """Whether a read failed: the ledger may be gone by now, and its object be there."""
         self._offsets = offsets
         self._timestamps = timestamps
         self._limits = limits
@@ -110,7 +121,8 @@ class LedgerView:
             try:
                 tail = await replay_ledger(self.reader, self._limits, 0)
             except LedgerError as error:
-                raise LogReadFailed(f"ledger {self.reader.ledger_id}: {error!r}") from error
+                self.is_failing = not isinstance(error, StillReading)
+                raise unread(self.reader.ledger_id, error) from error
             for point in tail.points:
                 self._offsets.add(point.offset, point.entry_id)
                 timestamps.add(point.max_timestamp_before, point.entry_id)
@@ -140,11 +152,12 @@ class LedgerView:
             self._offsets.add(offset, entry_id)
 
     async def read(self, first: EntryId, last: EntryId) -> Sequence[Entry]:
-        """Read an inclusive range. Raises LogReadFailed."""
+        """Read an inclusive range, or the first of its entries. Raises LogReadFailed."""
         try:
             return await self._ahead.read(first, last)
         except LedgerError as error:
-            raise LogReadFailed(f"ledger {self.reader.ledger_id}: {error!r}") from error
+            self.is_failing = not isinstance(error, StillReading)
+            raise unread(self.reader.ledger_id, error) from error
 
     def stopped(self, began: EntryId, at: EntryId, count: int, rest: Sequence[Entry] = ()) -> None:
         """A read from entry `began` stopped at entry `at` and would continue with `count` entries:

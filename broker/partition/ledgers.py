@@ -1,24 +1,37 @@
-"""The interface of the ledger client that a broker needs.
+"""The ledger client as a broker uses it, and how the ledgers of partitions are created.
 
-`client.ledger.client.LedgerClient` implements it; tests use an in-memory implementation. Nothing is
-added here: see the ledger client for the contracts.
+`client.ledger.client.LedgerClient` implements the interface; tests use an in-memory implementation.
+Nothing is added here: see the ledger client for the contracts.
+
+Takeovers and rolls create ledgers, labelled with the partition that they are for. Later on, for
+example in the sweep of orphans, the custom metadata of a ledger tells which one that is.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
+from broker.cluster.core.topology import TopicInfo
 from client.errors import LedgerError
 from client.held_memory import HeldMemory
-from client.ids import BookieId, EntryId, LedgerId
+from client.ids import BookieId, EntryId, LeaderEpoch, LedgerId
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.joined_changes import RecoveryStart
-from client.ledger.stats import LedgerStats
+from client.ledger.metrics import LedgerStats
 from client.metadata.store import Change
 from client.node.grouped_requests import GroupedRequests
 from client.wire.bookkeeper.entry import Entry
 from client.wire.kafka.batches.records import Buffer
+
+_LOG = logging.getLogger(__name__)
+
+APPLICATION: Final = "application"
+APPLICATION_NAME: Final = b"quire"
+TOPIC_ID: Final = "quire.topic_id"
+PARTITION: Final = "quire.partition"
+LEADER_EPOCH: Final = "quire.leader_epoch"
 
 AddDone = Callable[[EntryId, LedgerError | None], None]
 
@@ -256,3 +269,63 @@ class Ledgers(Protocol):
     def ledgers(self) -> AsyncIterator[LedgerId]:
         """Iterate over all ledgers of the cluster."""
         ...
+
+
+def ledger_labels(topic: TopicInfo, index: int, epoch: LeaderEpoch) -> dict[str, bytes]:
+    """Return the custom metadata that says what a ledger is created for."""
+    return {
+        APPLICATION: APPLICATION_NAME,
+        TOPIC_ID: topic.id_text.encode(),
+        PARTITION: str(index).encode(),
+        LEADER_EPOCH: str(epoch).encode(),
+    }
+
+
+async def create_ledger(
+    ledgers: Ledgers, topic: TopicInfo, index: int, epoch: LeaderEpoch
+) -> Writer:
+    """Create a ledger for a partition, with the topic's quorums.
+
+    If there are too few bookies it has fewer copies, but never fewer than the ack quorum; see
+    `under_replicated_roller.py` for what happens then. Raises LedgerError, MetadataError.
+    """
+    writer = await ledgers.create(
+        ensemble_size=topic.ensemble_size,
+        write_quorum=topic.write_quorum,
+        ack_quorum=topic.ack_quorum,
+        write_quorum_min=topic.ack_quorum,
+        custom_metadata=ledger_labels(topic, index, epoch),
+    )
+    warn_if_shrunk(writer, topic, index)
+    return writer
+
+
+async def plan_ledger(
+    ledgers: Ledgers,
+    topic: TopicInfo,
+    index: int,
+    epoch: LeaderEpoch,
+    ledger_id: LedgerId | None = None,
+) -> PlannedLedger:
+    """Return such a ledger for the caller to create; `ledger_id`: if it was taken.
+
+    Raises LedgerError, MetadataError.
+    """
+    return await ledgers.plan(
+        ensemble_size=topic.ensemble_size,
+        write_quorum=topic.write_quorum,
+        ack_quorum=topic.ack_quorum,
+        write_quorum_min=topic.ack_quorum,
+        ledger_id=ledger_id,
+        custom_metadata=ledger_labels(topic, index, epoch),
+    )
+
+
+def warn_if_shrunk(writer: Writer, topic: TopicInfo, index: int) -> None:
+    """Log that a new ledger has fewer copies than its topic asks for."""
+    copies = writer.metadata.write_quorum
+    if copies < topic.write_quorum:
+        _LOG.warning(
+            "ledger.shrunk topic=%s partition=%d ledger=%d copies=%d wanted=%d",
+            topic.name, index, writer.ledger_id, copies, topic.write_quorum,
+        )  # fmt: skip

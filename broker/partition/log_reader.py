@@ -2,32 +2,39 @@
 does not have.
 
 It goes through the given segment list, opens ledgers when they are needed, and keeps a few of them
-open. It never returns anything at or above the given bound, the high watermark at the time of the
-call.
+open. A segment whose ledger is gone, or not to be had now, is read from its object in the store,
+entry by entry the same. It never returns anything at or above the given bound, the high watermark
+at the time of the call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final
 
 from broker.errors import LogReadFailed
 from broker.partition.aborted_reader import AbortedReader
 from broker.partition.core.active_segment import ActiveSegment
-from broker.partition.ledger_views import LedgerView
+from broker.partition.ledger_views import LedgerView, unread
 from broker.partition.ledgers import Writer
 from broker.partition.log_services import LogServices
 from broker.partition.tail_cache import READ_BATCHES_MAX, Fetched
-from client.errors import LedgerError, LogCorrupt, MetadataError, RemoteProtocolError
+from client.errors import (
+    LedgerError,
+    LogCorrupt,
+    MetadataError,
+    ReadFailed,
+    RemoteProtocolError,
+)
 from client.ids import EntryId, LedgerId, Offset
-from client.log.aborted_transactions import AbortedTransaction
+from client.log.aborted_transactions import AbortedTransaction, LedgerAborted
 from client.log.entry_format import batch_headers, is_internal, take_batches
 from client.log.segment_pages import PageRef
 from client.log.segments import Segment, SegmentList
 from client.segments.pages import SegmentPages
 from client.wire.bookkeeper.entry import Entry
-from client.wire.kafka.batches.record_scan import OpenedRecords, first_not_older
+from client.wire.kafka.batches.record_scan import OpenedRecords, first_not_older, newest_from
 from client.wire.kafka.batches.records import BatchHeader, Buffer
 
 _SCAN_BYTES: Final = 1024 * 1024
@@ -36,9 +43,13 @@ _SCAN_BYTES: Final = 1024 * 1024
 class LogReader:
     """Reads the ledgers of one partition."""
 
-    def __init__(self, services: LogServices, pages: SegmentPages) -> None:
+    def __init__(self, services: LogServices, pages: SegmentPages, folder: str) -> None:
+        """`folder`: where the object store has the partition's segments."""
         self._services = services
         self._pages = pages
+        self._folder = folder
+        self._listed = SegmentList()
+        """The list that was used last."""
         self._active: ActiveSegment | None = None
         """The segment that is being written."""
         self._views: dict[LedgerId, LedgerView] = {}
@@ -59,6 +70,10 @@ class LogReader:
             self._services.limits,
             self._services.ahead,
         )
+
+    def on_recovered(self, indexes: Mapping[LedgerId, LedgerAborted]) -> None:
+        """This leader has no ledger: the aborted transactions of these are listed nowhere else."""
+        self._aborted.on_recovered(indexes)
 
     def on_sealed(self, ledger_id: LedgerId) -> None:
         """A ledger of this leader was closed: it is now cached like any other one."""
@@ -96,13 +111,14 @@ class LogReader:
         """
         if offset >= limit:
             return Fetched([], offset, 0)
+        self._listed = listed
         place = offset
         while True:
             try:
                 segment = await self._pages.find(listed, place)
             except MetadataError as error:
                 raise _no_page(error) from error
-            view = await self._view(segment.ledger_id, segment.base_offset)
+            view = await self._view(segment)
             found = await self._read_ledger(view, place, limit, size_max, at_least_one=at_least_one)
             if found is not None:
                 return found
@@ -134,6 +150,7 @@ class LogReader:
     ) -> Sequence[AbortedTransaction]:
         """Return the transactions aborted in [start, end), in the order of their markers. The whole
         range must be decided; `listed` is the current list. Raises LogReadFailed, LogCorrupt."""
+        self._listed = listed
         try:
             return await self._aborted.find(listed, start, end)
         except MetadataError as error:
@@ -163,7 +180,7 @@ class LogReader:
                     is_before = segment.end_offset is not None and segment.end_offset <= log_start
                     if is_before or self._newest_ms(segment) < timestamp_ms:
                         continue
-                    view = await self._view(segment.ledger_id, segment.base_offset)
+                    view = await self._view(segment)
                     found = await self._scan(view, timestamp_ms, log_start, limit, opened)
                     if found is not None:
                         return found
@@ -171,10 +188,107 @@ class LogReader:
             raise _no_page(error) from error
         return None
 
-    def max_timestamp_ms(self, listed: SegmentList) -> int:
-        """Return the largest timestamp in sealed segments and the active one; -1: none."""
-        sealed_ms = listed.max_timestamp_ms
-        return sealed_ms if self._active is None else max(sealed_ms, self._active.max_timestamp_ms)
+    async def find_newest(
+        self,
+        listed: SegmentList,
+        active_ms: int,
+        log_start: Offset,
+        limit: Offset,
+        opened: OpenedRecords,
+    ) -> tuple[Offset, int] | None:
+        """Return (offset, timestamp) of the first record in [log_start, limit) that none of them is
+        newer than.
+
+        `active_ms`: the largest timestamp below `limit` in the segment that is being written. What
+        the list says of a segment counts its trimmed records, too. So if nobody is as new as that,
+        what is left of the segment that holds `log_start` is read. Raises as `find_timestamp`.
+        """
+        newest_ms = max(listed.max_timestamp_ms, active_ms)
+        if newest_ms < 0 or log_start >= limit:
+            return None
+        found = await self.find_timestamp(listed, newest_ms, log_start, limit, opened)
+        if found is not None:
+            return found
+        left_ms = await self._newest_left(listed, active_ms, log_start, limit, opened)
+        if left_ms < 0:
+            return None
+        return await self.find_timestamp(listed, left_ms, log_start, limit, opened)
+
+    async def _newest_left(
+        self,
+        listed: SegmentList,
+        active_ms: int,
+        log_start: Offset,
+        limit: Offset,
+        opened: OpenedRecords,
+    ) -> int:
+        """Return the largest timestamp in [log_start, limit), without what was trimmed."""
+        newest_ms = -1
+        trimmed: Segment | None = None
+
+        def wanted(ref: PageRef) -> bool:
+            nonlocal newest_ms
+            if ref.base_offset >= log_start:
+                newest_ms = max(newest_ms, ref.max_timestamp_ms)
+                return False
+            return ref.end_offset > log_start
+
+        try:
+            async with aclosing(self._pages.segments(listed, wanted)) as walk:
+                async for segment in walk:
+                    end, base = segment.end_offset, segment.base_offset
+                    if base is None or (end is not None and end <= log_start):
+                        continue  # without a base: the next one, of which nothing is confirmed
+                    if base >= log_start:
+                        facts = segment.facts
+                        known_ms = active_ms if facts is None else facts.max_timestamp_ms
+                        newest_ms = max(newest_ms, known_ms)
+                    else:
+                        trimmed = segment
+        except MetadataError as error:
+            raise _no_page(error) from error
+        if trimmed is None:
+            return newest_ms
+        view = await self._view(trimmed)
+        return max(newest_ms, await self._newest_in(view, log_start, limit, opened))
+
+    async def _newest_in(
+        self, view: LedgerView, start: Offset, limit: Offset, opened: OpenedRecords
+    ) -> int:
+        """Return the largest timestamp of a ledger's records in [start, limit)."""
+        newest_ms = -1
+        last = view.reader.last_entry
+        if last < 0:
+            return newest_ms
+        entry_id, _ = await view.find(start)
+        count = view.run_length(_SCAN_BYTES)
+        while entry_id <= last:
+            until = EntryId(min(last, entry_id + count - 1))
+            entries = await view.read(entry_id, until)
+            for entry in entries:
+                for batch, header in _batches(entry):
+                    if opened.is_turn_over():
+                        await self._services.turns.next()
+                    if header.next_offset > limit:
+                        return newest_ms
+                    if header.next_offset <= start or header.max_timestamp <= newest_ms:
+                        continue
+                    newest_ms = max(newest_ms, await self._newest_of(batch, header, start, opened))
+            entry_id = EntryId(entries[-1].entry_id + 1)
+        return newest_ms
+
+    async def _newest_of(
+        self, batch: memoryview, header: BatchHeader, start: Offset, opened: OpenedRecords
+    ) -> int:
+        """Return the largest timestamp in a batch; records below `start` count only where the
+        batch cannot be looked into."""
+        is_whole = header.base_offset >= start or header.has_log_append_time
+        if is_whole or not opened.take(header.record_count):
+            return header.max_timestamp
+        try:
+            return await self._services.turns.run(newest_from(batch, start))
+        except RemoteProtocolError:
+            return header.max_timestamp
 
     def _newest_ms(self, segment: Segment) -> float:
         """Return the largest timestamp in a segment; infinite if it is not known."""
@@ -184,28 +298,68 @@ class LogReader:
             return self._active.max_timestamp_ms
         return float("inf")
 
-    async def _view(self, ledger_id: LedgerId, base_offset: Offset | None) -> LedgerView:
+    async def _view(self, segment: Segment) -> LedgerView:
+        """Return the view of a segment. Raises LogReadFailed, LogCorrupt."""
+        ledger_id = segment.ledger_id
         view = self._own.get(ledger_id)
         if view is not None:
             return view
         view = self._views.pop(ledger_id, None)
+        if view is not None and view.is_failing:
+            view.close()
+            view = None
         if view is None:
             try:
-                reader = await self._services.ledgers.open(ledger_id)
+                view = await self._opened(segment)
             except LedgerError as error:
-                raise LogReadFailed(f"ledger {ledger_id}: {error!r}") from error
-            view = LedgerView.of_closed(
-                reader, base_offset, self._services.limits, self._services.ahead
-            )
+                raise unread(ledger_id, error) from error
         self._views[ledger_id] = view
         while len(self._views) > self._services.limits.readers_max:
             self._views.pop(next(iter(self._views))).close()
         return view
 
+    async def _opened(self, segment: Segment) -> LedgerView:
+        """Open the ledger, or in its place the object. Raises LedgerError, LogCorrupt."""
+        services, base = self._services, segment.base_offset
+        if not segment.is_ledger_gone:
+            try:
+                reader = await services.ledgers.open(segment.ledger_id)
+                return LedgerView.of_closed(reader, base, services.limits, services.ahead)
+            except LedgerError:
+                if segment.stored is None or services.archive is None:
+                    raise
+        if services.archive is None:
+            raise ReadFailed(
+                "its copy is in an object store, and this broker has none: set offload.store_url"
+            )
+        archived = await services.archive.open(self._folder, segment)
+        view = LedgerView.of_closed(archived, base, services.limits, services.ahead)
+        for block in archived.footer.blocks:
+            view.learn_next(block.first_offset, block.first_entry)
+        return view
+
     async def _read_entry(self, ledger_id: LedgerId, entry_id: EntryId) -> Buffer:
-        view = await self._view(ledger_id, None)
+        """Read an entry of any ledger of the list. Raises LogReadFailed, LogCorrupt."""
+        view = self._own.get(ledger_id) or self._views.get(ledger_id)
+        if view is None or view.is_failing:
+            view = await self._view(await self._segment(ledger_id))
         (entry,) = await view.read(entry_id, entry_id)
         return entry.payload
+
+    async def _segment(self, ledger_id: LedgerId) -> Segment:
+        """Find a ledger in the list. One that is not in it, as it was replaced or is not sealed, is
+        a ledger and nothing else."""
+        walk = self._pages.segments(
+            self._listed, lambda ref: ref.may_hold(ledger_id), newest_first=True
+        )
+        try:
+            async with aclosing(walk):
+                async for segment in walk:
+                    if segment.ledger_id == ledger_id:
+                        return segment
+        except MetadataError as error:
+            raise _no_page(error) from error
+        return Segment(ledger_id, None, self._listed.leader_epoch, 0)
 
     async def _read_ledger(
         self, view: LedgerView, offset: Offset, limit: Offset, size_max: int, *, at_least_one: bool
@@ -243,7 +397,7 @@ class LogReader:
                     if taken.is_full:
                         view.stopped(began, entry.entry_id, count, entries[at:])
                     return Fetched(buffers, reached, size)
-            entry_id = EntryId(until + 1)
+            entry_id = EntryId(entries[-1].entry_id + 1)
         if not buffers:
             return None
         view.learn_next(reached, entry_id)
@@ -263,7 +417,8 @@ class LogReader:
         count = view.run_length(_SCAN_BYTES)
         while entry_id <= view.reader.last_entry:
             until = EntryId(min(view.reader.last_entry, entry_id + count - 1))
-            for entry in await view.read(entry_id, until):
+            entries = await view.read(entry_id, until)
+            for entry in entries:
                 for batch, header in _batches(entry):
                     if opened.is_turn_over():
                         await self._services.turns.next()
@@ -274,7 +429,7 @@ class LogReader:
                     found = await self._search_batch(batch, header, timestamp_ms, log_start, opened)
                     if found is not None:
                         return found
-            entry_id = EntryId(until + 1)
+            entry_id = EntryId(entries[-1].entry_id + 1)
         return None
 
     async def _search_batch(

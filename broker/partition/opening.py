@@ -1,6 +1,7 @@
 """Carries out a takeover: the steps of `core/takeover.py`, one at a time.
 
-It decides nothing: the core says which step is next.
+It decides nothing: the core says which step is next. What comes with the claim already, an id for a
+ledger and what recoveries begin from, is read by the `FirstSteps` of all takeovers of a broker.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import NamedTuple, assert_never
 from broker.cluster.core.topology import TopicInfo
 from broker.cluster.owner_node import NOTHING_READ, OwnerClaim
 from broker.errors import BrokerError, NotLeader
+from broker.partition.core.log_fold import LogFold
 from broker.partition.core.replay import LedgerTail
 from broker.partition.core.takeover import (
+    RECOVER_LEDGERS,
     Claim,
     Commit,
     CommitLost,
@@ -25,16 +28,22 @@ from broker.partition.core.takeover import (
     ReadBack,
     ReadList,
     Recover,
+    Recovered,
     Replay,
     Resign,
     Serve,
     Step,
     Takeover,
 )
-from broker.partition.core.transactions.log_fold import LogFold
-from broker.partition.ledger_creation import plan_ledger, warn_if_shrunk
 from broker.partition.ledger_views import replay_ledger
-from broker.partition.ledgers import PlannedLedger, Reader, Writer
+from broker.partition.ledgers import (
+    Ledgers,
+    PlannedLedger,
+    Reader,
+    Writer,
+    plan_ledger,
+    warn_if_shrunk,
+)
 from broker.partition.log_services import LogServices
 from broker.partition.segment_node import SegmentNode, decoded
 from client.errors import (
@@ -45,15 +54,43 @@ from client.errors import (
     NodeExists,
     NoNode,
     NoSuchLedger,
+    NotEnoughBookies,
     VersionConflict,
 )
-from client.ids import LeaderEpoch, LedgerId, Offset
-from client.log.aborted_index import LedgerAborted
+from client.ids import NO_LEDGER, LeaderEpoch, LedgerId, Offset
+from client.ledger.joined_changes import RecoveryStart
+from client.log.aborted_transactions import LedgerAborted
 from client.log.segment_pages import NewPage
 from client.log.segments import SegmentList
-from client.metadata.store import Change
+from client.metadata.store import Change, Versioned
 
 _LOG = logging.getLogger(__name__)
+
+
+class FirstSteps:
+    """The first steps of all takeovers of a broker."""
+
+    def __init__(self, ledgers: Ledgers) -> None:
+        self._ledgers = ledgers
+
+    async def starts(self, node: Versioned) -> Sequence[RecoveryStart]:
+        """Read the metadata of a list's last ledgers together.
+
+        None if that fails: the takeover then tries again, and knows what it means.
+        """
+        try:
+            segments, _ = decoded(node)
+            last = [segment.ledger_id for segment in segments.segments[-RECOVER_LEDGERS:]]
+            if segments.deleted or not last:
+                return ()
+            return await self._ledgers.recoveries.starts(last)
+        except (LogCorrupt, LedgerError, MetadataError) as error:
+            _LOG.info("takeover.no_start error=%r", error)
+            return ()
+
+    async def take_id(self) -> LedgerId:
+        """Take an id for a ledger. Raises MetadataError."""
+        return await self._ledgers.take_id()
 
 
 class Opened(NamedTuple):
@@ -61,12 +98,17 @@ class Opened(NamedTuple):
 
     segments: SegmentList
     version: int
-    writer: Writer
+    writer: Writer | None
+    """None: too few bookies accept entries; the partition is led for reads."""
     log_end_offset: Offset
     fold: LogFold
     """Of the log up to its end."""
     earlier: Mapping[LedgerId, LedgerAborted]
     """Aborted transactions of earlier ledgers, for our first snapshot."""
+    recovered: Recovered
+    """What `segments` does not say of its ledgers; empty with a writer."""
+    has_snapshot: bool
+    """Whether the last listed ledger has entries."""
 
 
 class Opening:
@@ -126,19 +168,29 @@ class Opening:
         return step
 
     def _opened(self, step: Serve) -> Opened:
-        assert self._planned is not None
-        writer = self._planned.created()
-        warn_if_shrunk(writer, self._topic, self._index)
+        writer: Writer | None = None
+        if self._planned is not None:
+            writer = self._planned.created()
+            warn_if_shrunk(writer, self._topic, self._index)
         fold = step.tail.fold if step.tail is not None else LogFold(self._services.limits)
         _LOG.info(
             "takeover.leading topic=%s partition=%d epoch=%d ledger=%d log_end=%d",
             self._topic.name,
             self._index,
             step.segments.leader_epoch,
-            step.ledger_id,
+            NO_LEDGER if step.ledger_id is None else step.ledger_id,
             step.log_end_offset,
         )
-        return Opened(step.segments, step.version, writer, step.log_end_offset, fold, step.earlier)
+        return Opened(
+            step.segments,
+            step.version,
+            writer,
+            step.log_end_offset,
+            fold,
+            step.earlier,
+            step.recovered,
+            step.has_snapshot,
+        )
 
     async def _do(self, step: Step) -> Step:
         takeover = self._takeover
@@ -149,7 +201,7 @@ class Opening:
                 return takeover.on_failed("this broker should no longer lead the partition")
             case ReadList():
                 if self._claim.beside is not None:
-                    return takeover.on_list(*decoded(self._claim.beside))
+                    return takeover.on_list(*self._node.decoded(self._claim.beside))
                 return takeover.on_list(*await self._node.read())
             case Recover(ledger_id) | FindEnd(ledger_id):
                 return await self._recover(ledger_id, is_last=isinstance(step, FindEnd))
@@ -197,16 +249,22 @@ class Opening:
 
     async def _plan(self, epoch: LeaderEpoch) -> Step:
         ledgers, ledger_id = self._services.ledgers, self._claim.ledger_id
-        self._planned = await plan_ledger(ledgers, self._topic, self._index, epoch, ledger_id)
+        try:
+            self._planned = await plan_ledger(ledgers, self._topic, self._index, epoch, ledger_id)
+        except NotEnoughBookies as error:
+            _LOG.warning(
+                "takeover.read_only topic=%s partition=%d error=%r",
+                self._topic.name, self._index, error,
+            )  # fmt: skip
+            return self._takeover.on_no_ledger()
         now_ms = self._services.clock.now_ms()
         return self._takeover.on_planned(self._planned.ledger_id, now_ms)
 
     async def _commit(
         self, segments: SegmentList, expected_version: int, pages: Sequence[NewPage]
     ) -> Step:
-        assert self._planned is not None
         close = () if self._close is None else (self._close,)
-        first = (*close, *self._planned.changes)
+        first = close if self._planned is None else (*close, *self._planned.changes)
         try:
             await self._node.write_pages(pages)
             version = await self._node.set(segments, expected_version, first)

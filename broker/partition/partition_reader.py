@@ -2,8 +2,8 @@
 
 The newest confirmed batches come from memory (`tail_cache.py`), the rest from ledgers
 (`log_reader.py`). Nothing at or above the high watermark is ever returned, and nothing at all
-unless the session lease is valid (rule LEASE). The leader reports what was confirmed, listed and
-dropped; reads change nothing.
+unless the session lease is valid (rule LEASE). The leader puts what was confirmed into memory, and
+reports what was listed and dropped; reads change nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Final, Protocol, TypeVar
 
 from broker.errors import LeadershipLost, LogReadFailed, NotLeader, OffsetOutOfRange
 from broker.partition.core.active_segment import ActiveSegment
-from broker.partition.core.append_queue import Append
 from broker.partition.ledgers import Writer
 from broker.partition.log_reader import LogReader
 from broker.partition.log_services import LogServices
@@ -52,6 +51,11 @@ class Offsets(Protocol):
         """Offset after the last accepted record."""
         ...
 
+    @property
+    def newest_ms(self) -> int:
+        """Largest timestamp of what is confirmed in the ledger that is being written; -1: none."""
+        ...
+
 
 class PartitionReader:
     """Reads one partition under one leader."""
@@ -73,18 +77,14 @@ class PartitionReader:
         self._check_leading = check_leading
         self._resign = resign
         self._limits = services.limits
-        self._tail = services.cache.tail()
-        self.log = LogReader(services, node.pages)
+        self.tail = services.cache.tail()
+        """Gets what is confirmed, and may be read from then on."""
+        self.log = LogReader(services, node.pages, node.folder)
         """Reads the ledgers of a segment list."""
         self._swaps = 0
         """How often segments were replaced by compacted ones."""
 
     # --- reports of the leader ----------------------------------------------------------
-
-    def on_confirmed(self, appends: Iterable[Append]) -> None:
-        """These may be read from now on; they follow the previous ones without a gap."""
-        for append in appends:
-            self._tail.add(append.base_offset, append.end_offset, append.buffers, append.size)
 
     def on_segment_begun(self, writer: Writer, active: ActiveSegment) -> None:
         """A segment begins: read it through the writer of its ledger."""
@@ -101,13 +101,13 @@ class PartitionReader:
     def forget(self, ledger_ids: Iterable[LedgerId], compacted_below: Offset = FIRST) -> None:
         """These ledgers were removed from the list; everything below an offset was compacted."""
         self._swaps += compacted_below > FIRST
-        self._tail.drop_below(compacted_below)
+        self.tail.drop_below(compacted_below)
         self.log.forget(ledger_ids)
 
     def close(self) -> None:
         """The partition is no longer led here."""
         self.log.close()
-        self._tail.clear()
+        self.tail.clear()
 
     # --- reads --------------------------------------------------------------------------
 
@@ -122,10 +122,20 @@ class PartitionReader:
             return Fetched([], offset, 0)
         if not offsets.log_start <= offset < limit:
             return None
-        fetched = self._tail.read(offset, limit, size_max, at_least_one=at_least_one)
+        fetched = self.tail.read(offset, limit, size_max, at_least_one=at_least_one)
         if read_committed and fetched is not None:
             return self.log.with_aborted(self._segments, offset, fetched)
         return fetched
+
+    def size_from(self, offset: Offset, size_max: int, *, read_committed: bool) -> int:
+        """Return how many bytes there are to be read from an offset on; `size_max` if there are
+        more, or if they are in ledgers only."""
+        offsets = self._offsets
+        limit = offsets.last_stable if read_committed else offsets.high_watermark
+        if offset >= limit:
+            return 0
+        size = self.tail.size_from(offset, limit, size_max)
+        return size_max if size is None else size
 
     async def read(
         self, offset: Offset, size_max: int, *, at_least_one: bool, read_committed: bool
@@ -210,12 +220,26 @@ class PartitionReader:
     async def offset_of_max_timestamp(
         self, opened: OpenedRecords | None = None, *, read_committed: bool = False
     ) -> tuple[Offset, int] | None:
-        """Return (offset, timestamp) of the first record with the largest timestamp, if any."""
+        """Return (offset, timestamp) of the first record with the largest timestamp, if any.
+
+        What is not confirmed, or was trimmed, counts for nothing. `read_committed`: None if that
+        record is not below the last stable offset, as in Kafka. Raises as `offset_for_timestamp`.
+        """
         self._check_leading()
-        newest = self.log.max_timestamp_ms(self._segments)
-        if newest < 0:
+        offsets = self._offsets
+        opened = opened or OpenedRecords(self._limits.opened_records_max)
+        found = await self._by_list(
+            lambda listed: self.log.find_newest(
+                listed,
+                offsets.newest_ms,
+                offsets.log_start,
+                offsets.high_watermark,
+                opened,
+            )
+        )
+        if found is not None and read_committed and found[0] >= offsets.last_stable:
             return None
-        return await self.offset_for_timestamp(newest, opened, read_committed=read_committed)
+        return found
 
     async def epoch_end(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """Return the largest known leader epoch up to `epoch`, and its end; (-1, -1): unknown.

@@ -99,18 +99,24 @@ class LedgerAhead:
         self._is_closed = False
 
     async def read(self, first: EntryId, last: EntryId) -> list[Entry]:
-        """Read an inclusive range. Raises LedgerError."""
+        """Read an inclusive range; at least one entry, and not all if the reader gives no more
+        now. Raises LedgerError."""
         entries: list[Entry] = []
         while (at := EntryId(first + len(entries))) <= last:
             run = self._runs.get(at)
             if run is None:
-                entries += await self._reader.read(at, self._before_next_run(at, last))
+                until = self._before_next_run(at, last)
+                entries += await self._reader.read(at, until)
+                if first + len(entries) <= until:
+                    return entries
                 continue
             try:
                 some = await self._take(run, last)
             except Exception:  # reading them again gives the caller its own error
                 return [*entries, *await self._reader.read(at, last)]
             some = some[at - run.first : last - run.first + 1]
+            if not some:  # the reader gave less than the run was to have
+                return entries or [*await self._reader.read(at, last)]
             self._shared.used_bytes += _size_of(some)
             entries += some
         return entries

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from broker.cluster.core.topology import TopicInfo
 from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
+from client.log.segment_object import folder_of
 from client.log.segment_pages import NewPage, PageRef
 from client.log.segments import SegmentList, decode_segments
 from client.metadata import paths
@@ -38,24 +39,33 @@ class SegmentNode:
         self._requests = requests
         self._store = store = requests.store
         self.path = paths.partition(topic.id_text, index)
+        self.folder = folder_of(topic.id_text, index)
+        """Where the object store has its segments."""
         self.pages = SegmentPages(store, self.path, cache)
 
+    def decoded(self, node: Versioned) -> tuple[SegmentList, int]:
+        """Like the function; a list that cannot be read is named to operators."""
+        return self._store.unreadable.decode(self.path, node.data, decode_segments), node.version
+
     async def read(self) -> tuple[SegmentList, int]:
-        """Return the list and its version; create a missing node. Raises MetadataError."""
+        """Return the list and its version; create a missing node.
+
+        Raises NoNode if the topic's directory is missing: the topic was deleted. MetadataError.
+        """
         while True:
             try:
                 node = await self._requests.get(self.path)
             except NoNode:
                 await self._make()
                 continue
-            return decoded(node)
+            return self.decoded(node)
 
     async def read_back(self) -> tuple[SegmentList, int]:
         """Like `read`, after a sync, so that all earlier changes are seen. Raises NoNode if the
         node is missing."""
         await self._store.sync(self.path)
         node = await self._store.get(self.path)
-        return decoded(node)
+        return self.decoded(node)
 
     async def write_pages(self, pages: Sequence[NewPage]) -> None:
         """Create the pages that a change of the list will name.
@@ -126,6 +136,7 @@ class SegmentNode:
 
     async def _make(self) -> None:
         try:
-            await self._store.create(self.path, SegmentList().encode(), make_parents=True)
+            # Never the topic's directory: changes of the topic are bound to its version.
+            await self._store.create(self.path, SegmentList().encode())
         except (NodeExists, ConnectionLoss):
             return  # another broker created it, or the next read shows the outcome

@@ -126,6 +126,23 @@ class PartitionTail:
             at += 1
         return Fetched(buffers, reached, size)
 
+    def size_from(self, offset: Offset, limit: Offset, size_max: int) -> int | None:
+        """Return how many bytes `read` would have to give, `size_max` if there are more; None: not
+        cached. Other than `read` it counts a batch that does not fit."""
+        at = bisect_right(self._bases, offset, self._head) - 1
+        if at < self._head:
+            return None
+        size = 0
+        while at < len(self._batches) and size < size_max:
+            batch = self._batches[at]
+            assert batch is not None
+            if batch.next_offset > limit:
+                break
+            if batch.next_offset > offset:
+                size += batch.size
+            at += 1
+        return min(size, size_max)
+
     def clear(self) -> None:
         """Forget everything: the partition is no longer led here."""
         self._cache._on_cleared(self._size, len(self._batches) - self._head)

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from broker.security.core.acls import USER
+from broker.security.core.acls import ANONYMOUS, USER
 from broker.security.core.bearer import TokenRules
 from broker.security.core.listeners import DEFAULT_NAME, Listener, parse_listeners
-from broker.security.core.mechanisms import Mechanism
+from broker.security.core.scram import Mechanism
 from client.config import check_ranges, setting
 from client.errors import ConfigError
-from client.security.admin_access import check_reachable
+from client.security.admin_access import check_reachable, check_secret, is_loopback
 from client.security.principal_rules import PrincipalRules
 
 ClientAuth = Literal["none", "requested", "required"]
@@ -27,7 +27,6 @@ _REPLACED_BY_LISTENERS: Final = {
 }  # fmt: skip
 """The broker's settings of the one listener of plain text, with their defaults."""
 _SESSIONS_OLD: Final = 5
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,8 @@ class SecurityConfig:
     inter_broker_listener: str | None = setting(
         None,
         "Name of the listener that other brokers use, Kafka's inter.broker.listener.name; default:"
-        " the first one.",
+        " the first one. If it asks nobody who they are, and there are others, whoever reaches it"
+        " counts as a broker: keep clients away from it.",
     )
     inter_broker_mechanism: Mechanism = setting(
         Mechanism.SCRAM_SHA_512,
@@ -99,6 +99,13 @@ class SecurityConfig:
     sasl_login_bytes_max: int = setting(
         64 * 1024, "Largest request of a client that has not logged in.", at_least=1024
     )
+    sasl_logins_bytes_max: int = setting(
+        16 << 20,
+        "Bytes of requests of clients that have not logged in, over all connections, and as much"
+        " again of those that are incomplete. Beyond, such clients wait for each other, nobody"
+        " else.",
+        at_least=64 * 1024,
+    )
     sasl_failure_delay_ms: int = setting(
         100,
         "How long the answer to a failed login is delayed. Twice as long each time for the same"
@@ -129,6 +136,11 @@ class SecurityConfig:
     oauth_audiences: tuple[str, ...] = setting((), "One of these must be in claim aud.")
     oauth_scopes: tuple[str, ...] = setting((), "All of these must be in claim scope.")
     oauth_user_claim: str = setting("sub", "The claim that names the user.")
+    oauth_user_prefix: str = setting(
+        "",
+        "What names of users begin with who come with a token. Without it, tokens that name a super"
+        " user are refused, because whoever chooses names at the issuer would choose that one.",
+    )
     oauth_clock_skew_ms: int = setting(
         30_000,
         "How far the issuer's clock may differ from the broker's.",
@@ -144,7 +156,8 @@ class SecurityConfig:
     super_users: tuple[str, ...] = setting(
         (),
         "Principals that may do everything, each User:NAME, Kafka's super.users; the one that"
-        " brokers have towards each other must be among them, or be allowed CLUSTER_ACTION.",
+        " brokers have towards each other must be among them, or be allowed CLUSTER_ACTION, unless"
+        " inter_broker_listener names one beside others that asks nobody who they are.",
     )
     allow_everyone_if_no_acl_found: bool = setting(
         False, "Whether everybody may use a topic, group or id for which there is no entry."
@@ -237,6 +250,7 @@ class SecurityConfig:
             raise ConfigError("security.tls_cert has no effect: no listener speaks TLS")
         if found:
             self._check_inter_broker(found)
+            self._check_anonymous(found)
 
     def check_beside(self, broker: Any) -> None:
         """Check relations to settings of the broker, which has this table. Raises ConfigError."""
@@ -249,6 +263,8 @@ class SecurityConfig:
                 f"security.access_age_max_ms must be at least session_timeout_ms ({least_ms}):"
                 " leadership has to end first"
             )
+        hosts = [listener.bind.host for listener in self.parsed_listeners()]
+        check_secret("security.inter_broker_password", self.inter_broker_password, hosts)
         if self.authorization and broker.admin_port >= 0:
             check_reachable(broker, broker.admin_host, why="security.authorization")
 
@@ -298,13 +314,22 @@ class SecurityConfig:
         age_ms = self.access_age_max_ms
         return (_SESSIONS_OLD * session_timeout_ms if age_ms is None else age_ms) / 1000
 
+    @property
+    def reserved_users(self) -> frozenset[str]:
+        """Users that neither a token nor a certificate may name: the one of brokers, who come with
+        its password, and the one of clients that say nothing of themselves."""
+        return frozenset((ANONYMOUS, self.inter_broker_user)) - {""}
+
     def token_rules(self) -> TokenRules:
         """Return what tokens of OAUTHBEARER have to say."""
+        supers = frozenset(principal.removeprefix(USER) for principal in self.super_users)
         return TokenRules(
             issuer=self.oauth_issuer,
             audiences=self.oauth_audiences,
             scopes=self.oauth_scopes,
             user_claim=self.oauth_user_claim,
+            user_prefix=self.oauth_user_prefix,
+            reserved=self.reserved_users | (frozenset() if self.oauth_user_prefix else supers),
             skew_s=self.oauth_clock_skew_ms / 1000,
         )
 
@@ -321,6 +346,32 @@ class SecurityConfig:
                 " name another listener as security.inter_broker_listener"
             )
 
+    def _check_anonymous(self, found: tuple[Listener, ...]) -> None:
+        """Brokers are ANONYMOUS to each other at a listener that asks for nothing, but so are the
+        clients of any other such listener. Raises ConfigError."""
+        others = [one.name for one in found if one.name != self.inter_broker_name]
+        open_ones = [one.name for one in found if one.name in others and self._is_anonymous(one)]
+        if USER + ANONYMOUS in self.super_users and open_ones:
+            raise ConfigError(
+                f"security.super_users has {USER}{ANONYMOUS}, which every client of listener"
+                f" {open_ones[0]} is: each of them could do everything. Brokers do not need it if"
+                " security.inter_broker_listener names a listener of their own"
+            )
+
+    def _is_anonymous(self, listener: Listener) -> bool:
+        """Say whether a client of a listener may say nothing of itself."""
+        protocol = listener.protocol
+        return not protocol.is_sasl and not (protocol.is_tls and self.tls_client_auth == "required")
+
+    @property
+    def links_by_listener(self) -> bool:
+        """Whether who may open a link is decided by the listener alone: it was named for brokers,
+        is not the only one, and cannot tell who its clients are."""
+        if self.inter_broker_listener is None or len(self.listeners) < 2:
+            return False
+        (used,) = (one for one in self.parsed_listeners() if one.name == self.inter_broker_name)
+        return self._is_anonymous(used)
+
     @property
     def inter_broker_name(self) -> str:
         """Name of the listener that other brokers use."""
@@ -334,4 +385,4 @@ class SecurityConfig:
 
 
 def _is_loopback(url: str) -> bool:
-    return urlsplit(url).hostname in _LOOPBACK
+    return is_loopback(urlsplit(url).hostname or "")

@@ -10,16 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from broker.errors import RequestTimedOut
 from client.errors import ConnectionLoss, LogCorrupt, NodeExists, NoNode, VersionConflict
 from client.ids import ProducerId
 from client.metadata import paths
-from client.metadata.json_node import read_object, whole
+from client.metadata.json_node import NO_FIELDS, carried, read_object, whole
 from client.metadata.store import MetadataStore
 
 BLOCK_SIZE: Final = 1_000
+_FIELDS: Final = frozenset(("version", "next"))
 _ID_MAX: Final = (1 << 63) - 1
 _TRY_COUNT_MAX: Final = 32
 
@@ -51,22 +53,24 @@ class ProducerIds:
                 with contextlib.suppress(NodeExists, ConnectionLoss):
                     await self._store.create(paths.PRODUCER_IDS, _encode(0), make_parents=True)
                 continue  # read again: it is there, or not yet
-            first = _decode(node.data)
+            first = self._store.unreadable.decode(paths.PRODUCER_IDS, node.data, decode)
             if first > _ID_MAX - BLOCK_SIZE:
                 raise LogCorrupt(f"all producer ids are used up, the next would be {first}")
             try:
-                await self._store.set(paths.PRODUCER_IDS, _encode(first + BLOCK_SIZE), node.version)
+                data = _encode(first + BLOCK_SIZE, carried(node.data, _FIELDS))
+                await self._store.set(paths.PRODUCER_IDS, data, node.version)
             except (VersionConflict, ConnectionLoss):
                 continue
             return first
         raise RequestTimedOut("no block of producer ids could be allocated")
 
 
-def _encode(first: int) -> bytes:
-    return json.dumps({"version": 1, "next": first}).encode()
+def _encode(first: int, kept: Mapping[str, Any] = NO_FIELDS) -> bytes:
+    """`kept`: fields that only another release knows."""
+    return json.dumps({**kept, "version": 1, "next": first}).encode()
 
 
-def _decode(data: bytes) -> int:
+def decode(data: bytes) -> int:
     try:
         fields = read_object(data)
         if fields["version"] == 1:

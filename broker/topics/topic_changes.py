@@ -5,14 +5,15 @@ The order of the writes makes each change safe to interrupt anywhere:
 - Create: the partition nodes first, under a fresh topic id that nobody knows; the topic node
   last. Its creation is the commit point. Nodes left by an interrupted creation have no topic and
   are swept up by `broker/topics/topic_cleaner.py`.
-- Delete: a tombstone first, which is the commit point; then the topic node, which is what makes
-  the topic disappear from every broker's view. The cleaner deletes ledgers and partition nodes,
-  and the topic node too if the deleting broker died before it did.
-- Grow: the new partition nodes first, then the topic node by compare-and-set.
-- Configure, assign: the topic node by compare-and-set.
+- Delete: a tombstone, and the end of the topic node, which makes the topic disappear from every
+  broker's view, in one transaction. The cleaner deletes ledgers and partition nodes. Earlier
+  releases made the tombstone first, so the cleaner also removes a topic node that has one.
+- Grow: the new partition nodes first, then the topic node.
+- Configure, assign: the topic node.
 
-A lost answer (ConnectionLoss) is settled by reading back: a topic id, or the bytes written, tell
-our own write from somebody else's.
+The topic node can be made again under its path, so every change of it is bound to the topic's id
+(`broker/cluster/bound_changes.py` has the rules). The anchor is the directory of the topic's
+partitions: its path has the id, and it goes after the topic node.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 from uuid import UUID
 
+from broker.cluster.bound_changes import BoundChanges, Plan
 from broker.cluster.core.topic_config import TopicConfig
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import (
@@ -39,12 +41,13 @@ from broker.topics.core.topic_rules import (
     check_name,
     check_partition_count,
     check_quorums,
+    check_remote_storage,
     check_replicas,
 )
-from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
+from client.errors import ConnectionLoss, NodeExists, NoNode
 from client.ids import BrokerId, Clock, Rng
 from client.metadata import paths
-from client.metadata.store import Create, MetadataStore
+from client.metadata.store import Change, Create, Delete, MetadataStore, SetData, Versioned
 
 log = logging.getLogger(__name__)
 
@@ -57,12 +60,20 @@ class TopicChanges:
     """Writes topic definitions. All methods raise MetadataError when the store cannot be asked."""
 
     def __init__(
-        self, store: MetadataStore, clock: Clock, rng: Rng, ledgers_root: str = paths.LEDGERS_ROOT
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        rng: Rng,
+        ledgers_root: str = paths.LEDGERS_ROOT,
+        has_object_store: bool = False,
     ) -> None:
+        """`has_object_store`: whether topics may have remote.storage.enable."""
         self._store = store
+        self._bound = BoundChanges(store)
         self._ledgers_root = ledgers_root
         self._clock = clock
         self._rng = rng
+        self.has_object_store = has_object_store
 
     async def bookie_count(self) -> int:
         """Return how many bookies the cluster ever had (their cookies), or has now if more."""
@@ -90,24 +101,19 @@ class TopicChanges:
             created_ms=self._clock.now_ms(),
             assignments=assignments,
         )
-        await self._create_missing([Create(paths.topic_partitions(topic.id_text))])
-        await self._create_partitions(topic, 0)
-        data = topic.encode()
-        for _ in range(_TRY_COUNT_MAX):
-            try:
-                await self._store.create(paths.topic(name), data)
-            except ConnectionLoss:
-                continue  # the next attempt tells whether this one came through
-            except NodeExists as error:
-                node = await self._store.get(paths.topic(name))
-                if node.data == data:
-                    break
-                raise TopicExists(f"topic {name!r} already exists") from error
-            break
-        else:
-            raise RequestTimedOut(
-                f"the metadata store did not answer while topic {name!r} was created"
-            )
+
+        async def created(node: Versioned | None) -> Sequence[Change]:
+            if node is not None:
+                raise TopicExists(f"topic {name!r} already exists")
+            return [Create(paths.topic(name), topic.encode())]
+
+        try:
+            await self._create_missing([Create(paths.topic_partitions(topic.id_text))])
+            await self._create_partitions(topic, 0)
+            await self._make(topic, created, is_first=True)
+        except NoNode as error:
+            # It has taken so long that its partition nodes were swept up.
+            raise RequestTimedOut(f"topic {name!r} could not be created in time") from error
         log.info(
             "topic.created topic=%s topic_id=%s partitions=%d",
             name,
@@ -116,28 +122,57 @@ class TopicChanges:
         )
         return topic
 
+    async def find(self, name: str) -> TopicInfo:
+        """Return the topic that has this name now, whatever views show.
+
+        Raises UnknownTopicOrPartition, LogCorrupt.
+        """
+        try:
+            check_name(name)
+        except InvalidTopicName as error:
+            raise UnknownTopicOrPartition(f"no topic {name!r}: {error}") from error
+        await self._store.sync(paths.topic(name))
+        try:
+            node = await self._store.get(paths.topic(name))
+        except NoNode as error:
+            raise UnknownTopicOrPartition(f"no topic {name!r}") from error
+        return TopicInfo.decode(name, node.data)
+
     async def delete(self, topic: TopicInfo) -> None:
-        """Delete a topic; its ledgers go later. Returns also if somebody else deleted it."""
-        await self._create_missing(
-            [Create(paths.deleted_topic(topic.id_text), topic.name.encode())]
-        )
-        await self.remove_definition(topic.name, topic.topic_id)
+        """Delete a topic; its ledgers go later. Returns also if somebody does at the same time.
+
+        Raises UnknownTopicOrPartition: it was gone, or another one has its name.
+        """
+        tombstone = paths.deleted_topic(topic.id_text)
+        was_there = False
+
+        async def deleted(node: Versioned | None) -> Sequence[Change]:
+            nonlocal was_there
+            try:
+                _, version = _same(topic, node)
+            except UnknownTopicOrPartition:
+                if was_there:
+                    return []  # the cleaner may have removed the anchor, and our token, since
+                raise
+            was_there = True
+            changes: list[Change] = [Delete(paths.topic(topic.name), version)]
+            if await self._store.exists(tombstone) is None:
+                changes.append(Create(tombstone, topic.name.encode()))
+            return changes
+
+        await self._make(topic, deleted)
         log.info("topic.deleted topic=%s topic_id=%s", topic.name, topic.id_text)
 
     async def remove_definition(self, name: str, topic_id: UUID) -> None:
         """Remove the topic node if it still defines that topic."""
-        for _ in range(_TRY_COUNT_MAX):
-            try:
-                node = await self._store.get(paths.topic(name))
-                if TopicInfo.decode(name, node.data).topic_id != topic_id:
-                    return
-                await self._store.delete(paths.topic(name), node.version)
-            except (VersionConflict, ConnectionLoss):
-                continue
-            except NoNode:
-                return
-            return
-        raise RequestTimedOut(f"the metadata store did not answer while topic {name!r} was deleted")
+
+        async def removed(node: Versioned | None) -> Sequence[Change]:
+            if node is None or TopicInfo.decode(name, node.data).topic_id != topic_id:
+                return []
+            return [Delete(paths.topic(name), node.version)]
+
+        anchor = paths.topic_partitions(str(topic_id))
+        await self._bound.make(anchor, paths.topic(name), removed, subject=f"topic {name!r}")
 
     async def grow(
         self,
@@ -185,8 +220,9 @@ class TopicChanges:
         """Replace a topic's settings by `change` of them. Raises InvalidTopicConfig."""
 
         def configured(topic: TopicInfo) -> TopicInfo:
-            config = change(topic.config)
+            config = change(topic.config).after(topic.config)
             check_quorums(config, topic.replication_factor)
+            check_remote_storage(config, topic.config, has_object_store=self.has_object_store)
             return dataclasses.replace(topic, config=config)
 
         return await self._change(name, configured, dry_run=dry_run)
@@ -210,35 +246,34 @@ class TopicChanges:
     async def _change(
         self, name: str, change: Callable[[TopicInfo], TopicInfo], *, dry_run: bool
     ) -> TopicInfo:
-        try:
-            check_name(name)
-        except InvalidTopicName as error:
-            raise UnknownTopicOrPartition(f"no topic {name!r}: {error}") from error
-        unsettled: bytes | None = None
-        for _ in range(_TRY_COUNT_MAX):
+        topic = await self.find(name)
+        if dry_run:
+            return change(topic)
+        result = topic
+
+        async def changed(node: Versioned | None) -> Sequence[Change]:
+            nonlocal result
+            found, version = _same(topic, node)
+            result = change(found)
+            if result == found:
+                return []
             try:
-                node = await self._store.get(paths.topic(name))
+                await self._create_partitions(result, found.partition_count)
             except NoNode as error:
-                raise UnknownTopicOrPartition(f"no topic {name!r}") from error
-            topic = TopicInfo.decode(name, node.data)
-            if node.data == unsettled:
-                return topic
-            changed = change(topic)
-            if dry_run or changed == topic:
-                return changed
-            await self._create_partitions(changed, topic.partition_count)
-            unsettled = changed.encode()
-            try:
-                await self._store.set(paths.topic(name), unsettled, node.version)
-            except VersionConflict:
-                unsettled = None
-                continue
-            except ConnectionLoss:
-                continue
-            except NoNode as error:
-                raise UnknownTopicOrPartition(f"no topic {name!r}") from error
-            return changed
-        raise RequestTimedOut(f"the metadata store did not answer while topic {name!r} was changed")
+                raise UnknownTopicOrPartition(f"topic {name!r} was deleted") from error
+            return [SetData(paths.topic(name), result.encode(), version)]
+
+        await self._make(topic, changed)
+        return result
+
+    async def _make(self, topic: TopicInfo, plan: Plan, *, is_first: bool = False) -> None:
+        await self._bound.make(
+            paths.topic_partitions(topic.id_text),
+            paths.topic(topic.name),
+            plan,
+            subject=f"topic {topic.name!r}",
+            is_first=is_first,
+        )
 
     async def _create_partitions(self, topic: TopicInfo, first: int) -> None:
         nodes = [
@@ -261,3 +296,19 @@ class TopicChanges:
             return
         path = nodes[0].path
         raise RequestTimedOut(f"the metadata store did not answer while {path} was created")
+
+
+def _same(topic: TopicInfo, node: Versioned | None) -> tuple[TopicInfo, int]:
+    """Return a topic's definition as it is now, and its version.
+
+    Raises UnknownTopicOrPartition (it is gone, or another topic has its name), LogCorrupt.
+    """
+    if node is None:
+        raise UnknownTopicOrPartition(f"no topic {topic.name!r}: it was deleted")
+    found = TopicInfo.decode(topic.name, node.data)
+    if found.topic_id != topic.topic_id:
+        raise UnknownTopicOrPartition(
+            f"topic {topic.name!r} with id {topic.topic_id} was deleted; one with id"
+            f" {found.topic_id} has the name now"
+        )
+    return found, node.version

@@ -2,10 +2,11 @@
 
 A crash at any point does no harm, because each step can be repeated:
 
-1. the topic node goes, if the broker that made the tombstone died before removing it;
+1. the topic node goes, if a broker of an earlier release made the tombstone and died before it had
+   removed the node;
 2. each partition's segment list is condemned by compare-and-set: from then on nobody can open
    the partition or add a ledger to it, so the list is complete;
-3. the listed ledgers go, then the pages of the list, then the partition's node;
+3. the listed ledgers and objects go, then the pages of the list, then the partition's node;
 4. the directory goes, and last the tombstone.
 
 One live broker cleans up, the preferred leader of the topic's first partition; two at once would do
@@ -25,8 +26,10 @@ from uuid import UUID
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.assignment import preferred_leaders
 from broker.cluster.core.topology import TopicInfo
-from broker.errors import BrokerError
+from broker.errors import BrokerError, InvalidTopicName
+from broker.partition.archive import Archive
 from broker.partition.ledgers import Ledgers
+from broker.topics.core.topic_rules import check_name
 from broker.topics.topic_changes import TopicChanges
 from client.errors import (
     LedgerError,
@@ -34,9 +37,12 @@ from client.errors import (
     MetadataError,
     NoNode,
     NoSuchLedger,
+    ObjectStoreError,
+    StoreRefuses,
     VersionConflict,
 )
 from client.ids import BrokerId, Clock
+from client.log.segment_object import folder_of
 from client.log.segments import SegmentList, decode_segments
 from client.metadata import paths
 from client.metadata.store import MetadataStore
@@ -62,7 +68,9 @@ class TopicCleaner:
         ledgers: Ledgers,
         node_id: BrokerId,
         clock: Clock,
+        archive: Archive | None = None,
     ) -> None:
+        self._archive = archive
         self._store = store
         self._cluster = cluster
         self._changes = changes
@@ -92,7 +100,9 @@ class TopicCleaner:
                 if loop.time() >= sweep_at_s:
                     sweep_at_s = loop.time() + _SWEEP_S
                     await self.sweep()
-            except (MetadataError, LedgerError, LogCorrupt, BrokerError) as error:
+            except (
+                MetadataError, LedgerError, LogCorrupt, BrokerError, ObjectStoreError
+            ) as error:  # fmt: skip
                 log.warning("cleaner.retry error=%r", error)
                 delay_s = _RETRY_S
             try:
@@ -102,15 +112,28 @@ class TopicCleaner:
                 continue
 
     async def clean(self) -> None:
-        """Finish every deletion that is this broker's to finish."""
+        """Finish every deletion that is this broker's to finish.
+
+        A tombstone, a definition or a list that cannot be read is left alone, and named; so is all
+        that its topic has left. The other deletions go on (UNREADABLE-STAYS).
+        """
         for name in await self._store.children(paths.DELETED, self._wake.set):
-            topic_id = UUID(name)
-            if self._is_mine(topic_id):
-                await self._clean_topic(topic_id)
+            try:
+                topic_id = UUID(name)
+                if self._is_mine(topic_id):
+                    await self._clean_topic(topic_id)
+            except (LogCorrupt, ValueError) as error:
+                self._store.unreadable.note(f"{paths.DELETED}/{name}", error)
 
     async def sweep(self) -> None:
-        """Delete old partition directories that belong to no topic."""
+        """Delete old partition directories that belong to no topic.
+
+        Each directory's version is read before the topics are, and the directory is set at that
+        version before anything in it is deleted: so no creation has come through since it was read,
+        and none can any more.
+        """
         await self._store.sync(paths.PARTITIONS)
+        old = await self._old_directories()
         known: dict[str, None] = dict.fromkeys(await self._store.children(paths.DELETED))
         for name in await self._store.children(paths.TOPICS):
             try:
@@ -120,15 +143,32 @@ class TopicCleaner:
                 continue
             except LogCorrupt as error:
                 # Its directory might be any of them: nothing may be swept up.
-                log.error("cleaner.unreadable topic=%s error=%r", name, error)
+                self._store.unreadable.note(paths.topic(name), error)
                 return
-        for id_text in await self._store.children(paths.PARTITIONS):
-            if id_text in known or not self._is_mine(UUID(id_text)):
+        for id_text, version in old.items():
+            if id_text in known:
                 continue
-            node_info = await self._store.exists(paths.topic_partitions(id_text))
-            if node_info and self._clock.now_ms() - node_info.ctime_ms >= ORPHAN_AGE_MS:
-                log.info("cleaner.orphan topic_id=%s", id_text)
-                await self._clean_partitions(id_text)
+            try:
+                await self._store.set(paths.topic_partitions(id_text), b"", version)
+            except (NoNode, VersionConflict):
+                continue
+            log.info("cleaner.orphan topic_id=%s", id_text)
+            await self._clean_partitions(id_text)
+
+    async def _old_directories(self) -> dict[str, int]:
+        """Return the versions of those that no topic in our view has, and no creation is making."""
+        old: dict[str, int] = {}
+        for id_text in await self._store.children(paths.PARTITIONS):
+            try:
+                topic_id = UUID(id_text)
+            except ValueError:
+                continue  # nobody's who follows our rules
+            if topic_id in self._cluster.topic_by_id or not self._is_mine(topic_id):
+                continue
+            node = await self._store.exists(paths.topic_partitions(id_text))
+            if node and self._clock.now_ms() - node.ctime_ms >= ORPHAN_AGE_MS:
+                old[id_text] = node.version
+        return old
 
     def _is_mine(self, topic_id: UUID) -> bool:
         owners = preferred_leaders(topic_id, 1, self._cluster.brokers)
@@ -138,8 +178,11 @@ class TopicCleaner:
         tombstone = paths.deleted_topic(str(topic_id))
         try:
             name = (await self._store.get(tombstone)).data.decode()
+            check_name(name)
         except NoNode:
             return
+        except InvalidTopicName as error:
+            raise LogCorrupt(f"a tombstone names no topic: {error}") from error
         await self._changes.remove_definition(name, topic_id)
         await self._clean_partitions(str(topic_id))
         try:
@@ -159,7 +202,9 @@ class TopicCleaner:
     async def _clean_partition(self, path: str) -> None:
         """Condemn the list, delete its ledgers, then the node and what is below it."""
         with contextlib.suppress(NoNode):
-            await self._delete_ledgers(path, await self._condemn(path))
+            listed = await self._condemn(path)
+            await self._delete_objects(path, listed)
+            await self._delete_ledgers(path, listed)
             await delete_all_pages(self._store, path)
             for child in await self._store.children(path):
                 with contextlib.suppress(NoNode):
@@ -178,11 +223,25 @@ class TopicCleaner:
                 with contextlib.suppress(NoSuchLedger):
                     await self._ledgers.delete(segment.ledger_id)
 
+    async def _delete_objects(self, path: str, listed: SegmentList) -> None:
+        """Delete all that the object store has of a partition: whatever is in its folder, for its
+        id is never used again. Raises ObjectStoreError: it is tried again later."""
+        if not listed.offload.used:
+            return
+        if self._archive is None:
+            raise StoreRefuses(
+                f"{path} has objects, and this broker has no object store: set offload.store_url"
+            )
+        store = self._archive.store
+        topic_id, _, index = path.removeprefix(f"{paths.PARTITIONS}/").partition("/")
+        async for found in store.list(folder_of(topic_id, int(index))):
+            await store.delete(found.name)
+
     async def _condemn(self, path: str) -> SegmentList:
         """Return the final list of a partition that nobody can open any more."""
         while True:
             node = await self._store.get(path)
-            segments = decode_segments(node.data)
+            segments = self._store.unreadable.decode(path, node.data, decode_segments)
             if segments.deleted:
                 return segments
             with contextlib.suppress(VersionConflict):

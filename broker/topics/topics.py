@@ -14,6 +14,7 @@ from broker.cluster.cluster import Cluster
 from broker.cluster.core.topic_config import TopicConfig
 from broker.cluster.core.topology import TopicInfo
 from broker.config import BrokerConfig
+from broker.errors import UnknownTopicId, UnknownTopicOrPartition
 from broker.topics.core import topic_rules
 from broker.topics.core.topic_rules import (
     BROKER_DECIDES,
@@ -42,6 +43,7 @@ class Topics:
             min_insync_replicas=config.default_min_insync_replicas,
             ensemble_size=config.default_ensemble_size,
             partition_count_max=config.topic_partitions_max,
+            has_object_store=self._changes.has_object_store,
         )
 
     async def create(
@@ -95,10 +97,25 @@ class Topics:
         needed = max(defaults.replication_factor, defaults.ensemble_size)
         return await self._changes.bookie_count() >= needed
 
-    async def delete(self, name: str) -> None:
-        """Delete a topic. Raises UnknownTopicOrPartition, MetadataError."""
-        await self._changes.delete(self._cluster.topic(name))
-        await self._cluster.look_for_topic(name)
+    async def delete(self, name: str, topic_id: UUID | None = None) -> TopicInfo:
+        """Delete the topic that has this name now, whatever this broker's view shows; return it.
+
+        `topic_id`: the one that is meant; None: whichever it is. Raises UnknownTopicOrPartition, or
+        UnknownTopicId if an id was given: nothing was deleted, the topic is gone already. Raises
+        MetadataError and RequestTimedOut: it may have happened.
+        """
+        try:
+            topic = await self._changes.find(name)
+            if topic_id is not None and topic.topic_id != topic_id:
+                raise UnknownTopicOrPartition(f"topic {name!r} has id {topic.topic_id} now")
+            await self._changes.delete(topic)
+        except UnknownTopicOrPartition as error:
+            if topic_id is None:
+                raise
+            raise UnknownTopicId(f"no topic has id {topic_id}: {error}") from error
+        finally:
+            await self._cluster.look_for_topic(name)
+        return topic
 
     async def grow(
         self,

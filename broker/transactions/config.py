@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker.transactions.core.marker_queue import MarkerQueueConfig
-from broker.transactions.core.transaction_types import TransactionConfig
+from broker.transactions.core.transaction import TransactionConfig
 from client.config import check_ranges, setting
 
 _MIB = 1024 * 1024

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from broker.cluster.core.topology import TopicInfo
+from broker.coordinator.core.connection_order import ChannelOrder
 from broker.coordinator.core.routing import TRANSACTIONS_TOPIC
 from broker.errors import (
     InvalidProducerEpoch,
@@ -32,15 +33,14 @@ from broker.errors import (
 from broker.leadership.partitions import Partitions
 from broker.link.link_services import LinkServices
 from broker.partition.partition import Partition
-from broker.transactions.core.connection_order import ChannelOrder
 from broker.transactions.core.link_messages import (
+    MARKERS,
     MarkersAnswer,
     MarkersRequest,
     MarkerTopic,
     SentMarker,
 )
 from broker.transactions.core.marker_queue import Outcome
-from broker.transactions.link_apis import MARKERS
 from client.ids import BrokerId, LeaderEpoch
 from client.node import background
 from client.node.logs import AT_WILL
@@ -65,7 +65,7 @@ class WriteMarker(Protocol):
         is_tv2: bool,
         leader_epoch: LeaderEpoch | None,
     ) -> None:
-        """Return when it is confirmed. Raises as `TransactionalPartition.write_marker`."""
+        """Return when it is confirmed. Raises as `PartitionTransactions.write_marker`."""
         ...
 
 
@@ -144,7 +144,7 @@ class MarkerWriter:
     async def write(self, topic: str, index: int, marker: Marker) -> None:
         """Write an operator's marker, by the rules of the classic protocol, whoever leads.
 
-        Raises as `TransactionalPartition.write_marker`, and UnknownTopicOrPartition.
+        Raises as `PartitionTransactions.write_marker`, and UnknownTopicOrPartition.
         """
         write = _Write(MarkerTopic(None, topic), index, marker, False, None)
         await asyncio.shield(self._task(write))

@@ -1,11 +1,15 @@
-"""Asks the coordinators of transactions for partitions that hold a first batch (VERIFY).
+"""What brokers ask each other about transactions before they accept a first batch (VERIFY).
 
-Implements `TransactionVerifier`. What is asked in one turn of the loop of coordinators at one
-broker goes in one request. A question may be asked again as often as one likes, so while nobody
-knows the answer (the coordinator moves, loads, or is busy) it is, for a moment; a producer that is
-told to come again waits for longer than that.
-
+`Verifier` asks, for partitions that hold such a batch; it implements `TransactionVerifier`. What is
+asked in one turn of the loop of coordinators at one broker goes in one request. A question may be
+asked again as often as one likes, so while nobody knows the answer (the coordinator moves, loads,
+or is busy) it is, for a moment; a producer that is told to come again waits for longer than that.
 Which errors a producer sees of what a coordinator says is `verdict_error`.
+
+`Questions` answers for the coordinators of this broker. The partitions of one transaction that a
+request asks about are added as one change. An answer waits for the others in its request, but never
+for long: what a coordinator has not decided by then is answered as busy, and may still take effect,
+which does no harm: a broker that asks again finds it done.
 
 Source: KIP-890; Kafka's AddPartitionsToTxnManager.
 """
@@ -14,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from broker.cluster.core.topology import TopicInfo
 from broker.coordinator.core.routing import TRANSACTIONS_TOPIC, coordinator_partition
@@ -33,11 +37,18 @@ from broker.errors import (
     RequestTimedOut,
     TransactionAbortable,
 )
-from broker.faults import Code
+from broker.faults import Code, code_of
+from broker.link.link_services import LinkServices
 from broker.link.links import Links
-from broker.partition.core.transactions.verification import VerificationRequest
-from broker.transactions.core.link_messages import Verdict
-from broker.transactions.link_apis import QUESTIONS
+from broker.partition.core.held_batches import VerificationRequest
+from broker.transactions.core.link_messages import QUESTIONS, Verdict
+from broker.transactions.core.transaction import (
+    AddPartitions,
+    ProducerIdAndEpoch,
+    TransactionPartition,
+    TransactionVersion,
+)
+from broker.transactions.transactions import Transactions
 from client.errors import QuireError
 from client.ids import BrokerId
 from client.node import background
@@ -63,6 +74,10 @@ _KNOWN: Final[Mapping[int, Callable[[str], BrokerError]]] = {
     Code.transaction_abortable: TransactionAbortable,
     Code.invalid_request: InvalidRequest,
 }
+
+ANSWER_S_MAX: Final = 0.5
+
+_UNKNOWN_EPOCH: Final = -1
 
 
 class ClusterView(Protocol):
@@ -185,3 +200,87 @@ def verdict_error(verdict: Verdict, request: VerificationRequest) -> BrokerError
     if verdict.code == Code.invalid_txn_state:
         return InvalidTransactionState(request.producer_id, text)
     return _KNOWN.get(verdict.code, RequestTimedOut)(text)
+
+
+class _Transaction(NamedTuple):
+    """What questions of one request have in common."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    is_tv2: bool
+
+
+class Questions:
+    """What other brokers ask the coordinators of this one."""
+
+    def __init__(self, transactions: Transactions, *, answer_s_max: float = ANSWER_S_MAX) -> None:
+        self._transactions = transactions
+        self._answer_s_max = answer_s_max
+
+    def serve(self, services: LinkServices) -> None:
+        """Take questions from other brokers."""
+        services.serve(QUESTIONS, self.receive)
+
+    async def receive(
+        self, _sender: BrokerId, requests: Sequence[VerificationRequest]
+    ) -> Sequence[Verdict]:
+        """Return a verdict for each question, in their order."""
+        found: dict[_Transaction, dict[TransactionPartition, None]] = {}
+        for one in requests:
+            found.setdefault(_transaction(one), {})[_partition(one)] = None
+        tasks = {
+            transaction: background.begin(
+                self._ask(transaction, tuple(sorted(partitions))), "question"
+            )
+            for transaction, partitions in found.items()
+        }
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=self._answer_s_max)
+        verdicts: dict[tuple[_Transaction, TransactionPartition], Verdict] = {}
+        for transaction, task in tasks.items():
+            if task.done():
+                outcome = task.result()
+            else:
+                busy = _verdict(ConcurrentTransactions("not decided in time"), _UNKNOWN_EPOCH)
+                outcome = dict.fromkeys(found[transaction], busy)
+            verdicts.update(((transaction, one), verdict) for one, verdict in outcome.items())
+        return [verdicts[_transaction(one), _partition(one)] for one in requests]
+
+    async def _ask(
+        self, transaction: _Transaction, partitions: tuple[TransactionPartition, ...]
+    ) -> dict[TransactionPartition, Verdict]:
+        epoch = _UNKNOWN_EPOCH
+        errors: Sequence[BrokerError | None] = (None,) * len(partitions)
+        try:
+            coordinator = self._transactions.coordinator(transaction.transactional_id)
+            epoch = coordinator.epoch
+            if transaction.is_tv2:
+                await self._transactions.check_seen(partitions)
+                await coordinator.add_partitions(
+                    AddPartitions(
+                        transaction.transactional_id,
+                        transaction.producer,
+                        partitions,
+                        TransactionVersion.TV2,
+                    )
+                )
+            else:
+                errors = await coordinator.verify(
+                    transaction.transactional_id, transaction.producer, partitions
+                )
+        except QuireError as error:
+            return dict.fromkeys(partitions, _verdict(error, epoch))
+        return {one: _verdict(error, epoch) for one, error in zip(partitions, errors, strict=True)}
+
+
+def _verdict(error: QuireError | None, epoch: int) -> Verdict:
+    return Verdict(0 if error is None else code_of(error), epoch)
+
+
+def _transaction(one: VerificationRequest) -> _Transaction:
+    producer = ProducerIdAndEpoch(one.producer_id, one.producer_epoch)
+    return _Transaction(one.transactional_id, producer, one.is_tv2)
+
+
+def _partition(one: VerificationRequest) -> TransactionPartition:
+    return TransactionPartition(one.topic, one.topic_id, one.partition)

@@ -23,7 +23,7 @@ from client.autorecovery.ledger_checker import LedgerChecker
 from client.autorecovery.metrics import RecoveryStats
 from client.autorecovery.switches import Delay
 from client.autorecovery.tree import ReplicationTree
-from client.errors import LedgerError, MetadataError, NoSuchLedger
+from client.errors import LedgerError, MetadataCorrupt, MetadataError, NoSuchLedger
 from client.ids import BookieId, Clock, LedgerId
 from client.ledger.client import LedgerClient
 from client.ledger.recoveries import unlock
@@ -60,6 +60,8 @@ class Auditor:
         self._lost = LostBookies(config.start_grace_ms / 1000)
         self._delay: Delay | None = None
         self._audited_s: float | None = None
+        self._checked_ms: int | None = None
+        """When this one checked all ledgers last."""
         self._has_looked = False
         self._owes_audit = False
         """Whether an operator's wish is not fulfilled yet."""
@@ -123,7 +125,8 @@ class Auditor:
                 continue
             except LedgerError as error:
                 log.warning("auditor.check_failed ledger=%d error=%r", ledger_id, error)
-        await self._tree.set_checked_ms(self._clock.now_ms())
+        self._checked_ms = self._clock.now_ms()
+        await self._tree.set_checked_ms(self._checked_ms)
         self._stats.checks += 1
         log.info("auditor.checked marked=%d", count)
 
@@ -149,16 +152,16 @@ class Auditor:
         async for ledger_id in self._nodes.ids():
             try:
                 metadata = (await self._nodes.read(ledger_id)).metadata
+                members = {each for fragment in metadata.fragments for each in fragment.ensemble}
+                missing = [bookie for bookie in lost if bookie in members]
+                if missing:
+                    await self._mark(ledger_id, missing)
+                    count += 1
             except NoSuchLedger:
                 continue
             except LedgerError as error:
+                # Its metadata, or its mark, which stays as it is: the ledger is marked already.
                 log.error("auditor.unreadable ledger=%d error=%r", ledger_id, error)
-                continue
-            members = {bookie for fragment in metadata.fragments for bookie in fragment.ensemble}
-            missing = [bookie for bookie in lost if bookie in members]
-            if missing:
-                await self._mark(ledger_id, missing)
-                count += 1
         self._stats.audits += 1
         log.info("auditor.audited lost=%s marked=%d", ",".join(lost), count)
 
@@ -166,7 +169,10 @@ class Auditor:
         interval_ms = self._config.ledger_check_interval_ms
         if not interval_ms:
             return False
-        checked_ms = await self._tree.checked_ms()
+        try:
+            checked_ms = await self._tree.checked_ms()
+        except MetadataCorrupt:
+            checked_ms = self._checked_ms  # it is named, and stays; we go by our own account
         return checked_ms is None or self._clock.now_ms() >= checked_ms + interval_ms
 
     async def _try_check(self) -> None:

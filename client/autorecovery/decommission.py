@@ -1,7 +1,8 @@
 """A bookie leaves for good: wait until auto recovery has replaced its copies, or copy them now.
 
 Either way the bookie is stopped first: one that is registered would take new entries meanwhile.
-Its cookie goes last, when no ledger names it; until then the auditor sees it as lost.
+Its cookie goes last, when no ledger names it; until then the auditor sees it as lost. A server that
+lags may not show yet that it runs, or a ledger that names it: each look begins with a sync.
 
 Source: Apache BookKeeper `DecommissionBookieCommand`, `BookKeeperAdmin`.
 """
@@ -104,6 +105,7 @@ class Decommission:
         return outcome is ReplicationResult.WHOLE
 
     async def _check_stopped(self) -> None:
+        await self._store.sync(self._root)
         if self._bookie in await self._tree.bookies_now():
             raise IncorrectParameter(f"bookie {self._bookie} is running: stop it first")
 
@@ -119,6 +121,7 @@ class Decommission:
 
     async def _unfinished(self) -> AsyncIterator[LedgerId]:
         """Yield the ledgers that name the bookie, or that are marked for its sake."""
+        await self._store.sync(self._root)
         async for ledger_id in self._ledgers():
             yield ledger_id
         for ledger_id in await self._tree.marked_ledgers():

@@ -83,6 +83,9 @@ class Election:
         return name
 
     async def _mine(self) -> str | None:
+        # One whose answer was lost may still be on its way. With a second one we would wait for
+        # our own first one to go, and nobody would be auditor.
+        await self._store.sync(self._top)
         try:
             names = await self._store.children(self._top)
         except NoNode:

@@ -26,8 +26,7 @@ from client.histogram import Stopwatch, loop_time
 from client.ids import BookieId, Clock, Rng
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
-from client.ledger.metrics import provide_ledgers
-from client.ledger.stats import LedgerStats
+from client.ledger.metrics import LedgerStats, provide_ledgers
 from client.metadata import paths
 from client.metadata.store import MetadataStore
 from client.node import background

@@ -9,11 +9,13 @@ Source: Apache BookKeeper `ZkLedgerUnderreplicationManager`.
 from __future__ import annotations
 
 import contextlib
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from client.errors import MetadataCorrupt, NodeExists, NoNode
+from client.errors import NodeExists, NoNode, VersionConflict
 from client.metadata import paths
 from client.metadata.store import MetadataStore, Watcher
+
+_DIGITS_MAX: Final = 18
 
 
 class Delay(NamedTuple):
@@ -22,6 +24,13 @@ class Delay(NamedTuple):
     seconds: float
     version: int
     """Grows with every write: each one asks for an audit."""
+
+
+def decode_delay(data: bytes) -> float:
+    """Return the seconds that a delay's node says. Raises ValueError."""
+    if len(data) > _DIGITS_MAX:
+        raise ValueError(f"{len(data)} bytes are no number of seconds")
+    return float(int(data))
 
 
 class Switches:
@@ -48,7 +57,8 @@ class Switches:
             await self._store.delete(paths.replication_disabled(self._root))
 
     async def delay(self, watcher: Watcher | None = None) -> Delay | None:
-        """Return the cluster's lost-bookie delay; None: it has none. Raises MetadataCorrupt."""
+        """Return the cluster's lost-bookie delay; None: it has none, or none that can be read: then
+        each node goes by its own setting."""
         path = paths.lost_bookie_delay(self._root)
         try:
             node = await self._store.get(path, watcher)
@@ -57,9 +67,9 @@ class Switches:
                 return await self.delay(watcher)
             return None
         try:
-            return Delay(float(int(node.data)), node.version)
-        except ValueError as error:
-            raise MetadataCorrupt(f"{path} is not a number: {node.data!r}") from error
+            return Delay(self._store.unreadable.decode(path, node.data, decode_delay), node.version)
+        except ValueError:
+            return None
 
     async def set_delay(self, seconds: int) -> None:
         """Set the lost-bookie delay."""
@@ -72,6 +82,18 @@ class Switches:
                 await self._store.create(path, data, make_parents=True)
 
     async def trigger(self) -> None:
-        """Ask the auditor for an audit: writing the delay anew, unchanged, does that."""
-        known = await self.delay()
-        await self.set_delay(0 if known is None else int(known.seconds))
+        """Ask the auditor for an audit: writing the delay anew, unchanged, does that.
+
+        So does whoever sets another one meanwhile. What cannot be read stays as it is, and asks for
+        nothing.
+        """
+        path = paths.lost_bookie_delay(self._root)
+        await self._store.sync(path)
+        try:
+            node = await self._store.get(path)
+            await self._store.set(path, node.data, node.version)
+        except VersionConflict:
+            return
+        except NoNode:
+            with contextlib.suppress(NodeExists):
+                await self._store.create(path, b"0", make_parents=True)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
@@ -20,13 +21,15 @@ from client.autorecovery.switches import Switches
 from client.errors import MetadataCorrupt, NodeExists, NoNode
 from client.ids import BookieId, LedgerId
 from client.metadata import paths
-from client.metadata.store import MetadataStore, Watcher
+from client.metadata.store import MetadataStore, Versioned, Watcher
 from client.wire.bookkeeper import protobuf
 
 _LAYOUT_TYPE: Final = "BASIC"
 _LAYOUT_VERSION: Final = 1
 _LEAF: Final = "urL"
 _LEVELS: Final = 4
+UNREADABLE: Final = BookieId("(unreadable)")
+"""Stands for whoever a lock or a vote names that cannot be decoded (UNREADABLE-STAYS)."""
 
 
 class ReplicationTree:
@@ -51,8 +54,9 @@ class ReplicationTree:
         ):
             with contextlib.suppress(NodeExists):
                 await self._store.create(path, data, make_parents=True)
-        found = protobuf.LedgerRereplicationLayoutFormat()
-        _parse((await self._store.get(paths.under_replication_layout(self._root))).data, found)
+        path = paths.under_replication_layout(self._root)
+        layout = await self._store.get(path)
+        found = self._read(path, layout, protobuf.LedgerRereplicationLayoutFormat())
         if (found.type, found.version) != (_LAYOUT_TYPE, _LAYOUT_VERSION):
             raise MetadataCorrupt(f"the under-replication tree is of kind {found.type!r}")
 
@@ -87,36 +91,37 @@ class ReplicationTree:
                 await self._store.delete(path)
 
     async def locked_ledgers(self) -> dict[LedgerId, BookieId]:
-        """Return who works on which ledger."""
+        """Return who works on which ledger; `UNREADABLE`: its lock does not say."""
         found: dict[LedgerId, BookieId] = {}
         for name in await self._children(paths.replication_locks(self._root)):
             ledger_id = LedgerId(int(name.removeprefix(_LEAF)))
             with contextlib.suppress(NoNode):
-                node = await self._store.get(paths.replication_lock(ledger_id, self._root))
-                message = protobuf.LockDataFormat()
-                _parse(node.data, message)
-                found[ledger_id] = BookieId(message.bookieId)
+                path = paths.replication_lock(ledger_id, self._root)
+                node = await self._store.get(path)
+                found[ledger_id] = UNREADABLE
+                with contextlib.suppress(MetadataCorrupt):
+                    lock = self._read(path, node, protobuf.LockDataFormat())
+                    found[ledger_id] = BookieId(lock.bookieId)
         return found
 
     async def checked_ms(self) -> int | None:
-        """Return when all ledgers were checked last; None: never."""
+        """Return when all ledgers were checked last; None: never. Raises MetadataCorrupt."""
+        path = paths.all_ledgers_checked(self._root)
         try:
-            node = await self._store.get(paths.all_ledgers_checked(self._root))
+            node = await self._store.get(path)
         except NoNode:
             return None
-        message = protobuf.CheckAllLedgersFormat()
-        try:
-            message.ParseFromString(node.data)
-        except DecodeError as error:
-            raise MetadataCorrupt(f"time of the last check: {node.data!r}") from error
-        return int(message.checkAllLedgersCTime)
+        return self._store.unreadable.decode(path, node.data, decode_checked_ms)
 
     async def set_checked_ms(self, now_ms: int) -> None:
-        """Store when all ledgers were checked."""
+        """Store when all ledgers were checked, unless what is stored cannot be read."""
         path = paths.all_ledgers_checked(self._root)
         data = protobuf.CheckAllLedgersFormat(checkAllLedgersCTime=now_ms).SerializeToString()
         try:
+            await self.checked_ms()
             await self._store.set(path, data)
+        except MetadataCorrupt:
+            return
         except NoNode:
             with contextlib.suppress(NodeExists):
                 await self._store.create(path, data, make_parents=True)
@@ -133,14 +138,24 @@ class ReplicationTree:
         return [BookieId(name) for name in names if name != readonly.rpartition("/")[2]]
 
     async def auditor(self) -> BookieId | None:
-        """Return who was elected auditor; None: nobody yet. It may have died since."""
+        """Return who was elected auditor; None: nobody yet; `UNREADABLE`: its node does not say. It
+        may have died since."""
+        path = paths.auditor_election(self._root)
         try:
-            node = await self._store.get(paths.auditor_election(self._root))
+            node = await self._store.get(path)
+            vote = self._read(path, node, protobuf.AuditorVoteFormat())
         except NoNode:
             return None
-        vote = protobuf.AuditorVoteFormat()
-        _parse(node.data, vote)
+        except MetadataCorrupt:
+            return UNREADABLE
         return BookieId(vote.bookieId) if vote.bookieId else None
+
+    def _read(self, path: str, node: Versioned, message: Any) -> Any:
+        """Parse a node's text into a message. Raises MetadataCorrupt; the node is named then."""
+        try:
+            return self._store.unreadable.decode(path, node.data, partial(_parse, message))
+        except MetadataCorrupt as error:
+            raise MetadataCorrupt(f"{path}: {error}") from error
 
     async def _children(self, path: str, watcher: Watcher | None = None) -> list[str]:
         try:
@@ -149,6 +164,8 @@ class ReplicationTree:
             return []
 
     async def _is_ours(self, path: str) -> bool:
+        # One whose answer was lost may still be on its way.
+        await self._store.sync(path)
         node = await self._store.exists(path)
         return node is not None and node.ephemeral_owner == self._store.session_id
 
@@ -162,9 +179,20 @@ def _text(message: object) -> bytes:
     return text_format.MessageToString(message).encode()  # type: ignore[arg-type]
 
 
-def _parse(data: bytes, message: object) -> None:
+def _parse(message: Any, data: bytes) -> Any:
     """Raises MetadataCorrupt."""
     try:
         protobuf.parse_text(data, message)
     except ValueError as error:
-        raise MetadataCorrupt(f"auto recovery cannot read {data!r}: {error}") from error
+        raise MetadataCorrupt(f"auto recovery cannot read {data[:80]!r}: {error}") from error
+    return message
+
+
+def decode_checked_ms(data: bytes) -> int:
+    """Return when all ledgers were checked. Raises MetadataCorrupt."""
+    message = protobuf.CheckAllLedgersFormat()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise MetadataCorrupt(f"no time of a check: {data[:80]!r}") from error
+    return int(message.checkAllLedgersCTime)

@@ -86,7 +86,12 @@ class Worker:
                 stats.waiting_ledgers = len(self._pending)
 
     async def _take(self, ledger_id: LedgerId) -> None:
-        if not await self._tree.lock(ledger_id):
+        try:
+            is_locked = await self._tree.lock(ledger_id)
+        except MetadataError:
+            self._later(ledger_id)  # it may be locked: used or given back then (LOCK-OURS)
+            raise
+        if not is_locked:
             self._pending.pop(ledger_id, None)
             return
         try:
@@ -97,6 +102,10 @@ class Worker:
             log.warning("autorecovery.failed ledger=%d error=%r", ledger_id, error)
             self._later(ledger_id)
             return
+        except MetadataError:
+            # The mark may be gone although nobody said so: then only we know of our lock.
+            self._later(ledger_id)
+            raise
         if is_done:
             await self._give_back(ledger_id)
 
@@ -142,8 +151,12 @@ class Worker:
         pending.due_s = now_s + delay_ms / 1000
 
     async def _give_back(self, ledger_id: LedgerId) -> None:
+        try:
+            await self._tree.unlock(ledger_id)
+        except MetadataError:
+            self._later(ledger_id)
+            raise
         self._pending.pop(ledger_id, None)
-        await self._tree.unlock(ledger_id)
 
     def _shuffled(self, ledgers: list[LedgerId]) -> list[LedgerId]:
         """Return them in random order: workers meet at fewer locks."""

@@ -28,28 +28,29 @@ from client.errors import LedgerExists
 from client.held_memory import HeldMemory
 from client.ids import BookieId, Clock, EntryId, LedgerId, Rng
 from client.ledger.bookies.bookie_choice import BookieChoice
-from client.ledger.bookies.bookie_directory import BookieDirectory
+from client.ledger.bookies.bookie_directory import BookieDirectory, HealthSwitch
 from client.ledger.bookies.bookies import Bookies, BookieSet
-from client.ledger.bookies.core.bookie_health import BookieHealth
-from client.ledger.bookies.core.placement import Placement
-from client.ledger.bookies.core.racks import RackPlacement
-from client.ledger.bookies.health_switch import HealthSwitch
 from client.ledger.config import LedgerClientConfig
-from client.ledger.context import LedgerContext
-from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, VersionedMetadata
-from client.ledger.core.schedule import Schedule, schedule_of
-from client.ledger.core.sizing import fitting
+from client.ledger.context import BatchAbility, LedgerContext
+from client.ledger.core.bookie_health import BookieHealth
+from client.ledger.core.ledger_metadata import (
+    Fragment,
+    LedgerMetadata,
+    Schedule,
+    VersionedMetadata,
+    fitting,
+    schedule_of,
+)
+from client.ledger.core.placement import Placement, RackPlacement
 from client.ledger.joined_changes import PlannedLedger
 from client.ledger.ledger_ids import LedgerIds
 from client.ledger.ledger_nodes import LedgerNodes
-from client.ledger.read.batch_ability import BatchAbility
+from client.ledger.metrics import LedgerStats
 from client.ledger.read.reader import LedgerReader
 from client.ledger.recoveries import Recoveries, reader_of
-from client.ledger.stats import LedgerStats
-from client.ledger.write.add_pipeline import add_rules
-from client.ledger.write.core.writer_window import ActiveWriters
-from client.ledger.write.hole_marks import HoleMarks
-from client.ledger.write.writer import LedgerWriter
+from client.ledger.under_replication import HoleMarks
+from client.ledger.write.writer import LedgerWriter, add_rules
+from client.ledger.write.writer_room import ActiveWriters
 from client.metadata import bookkeeper
 from client.metadata.store import MetadataStore
 from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity

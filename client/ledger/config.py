@@ -8,7 +8,7 @@ from typing import Literal
 from client.config import check_ranges, setting
 from client.errors import ConfigError
 from client.ids import BookieId
-from client.ledger.bookies.core.bookie_health import HealthLimits
+from client.ledger.core.bookie_health import HealthLimits
 from client.ledger.core.reads import Speculation
 from client.metadata import paths
 from client.wire.bookkeeper.messages import FRAME_BYTES_MAX

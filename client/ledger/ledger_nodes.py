@@ -4,6 +4,13 @@ Covers how a client survives an uncertain metadata store. Whoever loses an answe
 looks: a creator recognises its node by the random cToken in it (rule CREATE-TOKEN), an updater
 decides again on what it finds, and finds nothing left to do when its own write had arrived.
 
+Rule READ-BACK: what is read after a lost answer or a lost race is read after a sync. The next
+server may lag, and the write may still be on its way: without a sync it shows what was before, and
+"nothing left to do" is concluded from that although the write takes effect a moment later. A writer
+would go on with an ensemble that the metadata does not name, and entries would be confirmed on
+bookies that no recovery asks. Versions are enough otherwise: a ledger's id, and so its path, is
+never used again.
+
 Sources: Apache BookKeeper `AbstractZkLedgerManager`, `MetadataUpdateLoop`.
 """
 
@@ -18,6 +25,7 @@ from typing import Final, TypeVar
 from client.errors import (
     ConnectionLoss,
     LedgerExists,
+    MetadataCorrupt,
     NodeExists,
     NoNode,
     NoSuchLedger,
@@ -64,7 +72,10 @@ class LedgerNodes:
         try:
             await self.retry(lambda: self.requests.create(path, data, make_parents=True))
         except NodeExists as error:
-            found = await self._read_if_there(ledger_id)
+            try:
+                found = await self._read_back(ledger_id)
+            except (NoSuchLedger, MetadataCorrupt):  # what cannot be read is not ours
+                found = None
             if found is None or found.metadata.c_token != metadata.c_token:
                 raise LedgerExists(f"ledger {ledger_id} exists already") from error
             return found
@@ -85,7 +96,7 @@ class LedgerNodes:
             node = await self.retry(lambda: self._get(path, watcher))
         except NoNode as error:
             raise NoSuchLedger(f"there is no ledger {ledger_id}") from error
-        return VersionedMetadata(metadata_codec.decode(node.data), node.version)
+        return self._decode(path, node)
 
     async def update(
         self, ledger_id: LedgerId, current: VersionedMetadata, transform: Transform
@@ -112,14 +123,37 @@ class LedgerNodes:
                     raise
                 attempts += 1
                 await asyncio.sleep(self._retry_delay_s)
-            current = await self.read(ledger_id)
+            current = await self._read_back(ledger_id)
         return current
+
+    async def _read_back(self, ledger_id: LedgerId) -> VersionedMetadata:
+        """Return what `read` does, after a sync (READ-BACK); both again if the session changes."""
+        path = paths.ledger(ledger_id, self._root)
+
+        async def newest() -> Versioned:
+            await self._store.sync(path)
+            return await self._store.get(path)
+
+        try:
+            node = await self.retry(newest)
+        except NoNode as error:
+            raise NoSuchLedger(f"there is no ledger {ledger_id}") from error
+        return self._decode(path, node)
+
+    def _decode(self, path: str, node: Versioned) -> VersionedMetadata:
+        """Raises MetadataCorrupt, which names the node; so do the log and the metric."""
+        try:
+            metadata = self._store.unreadable.decode(path, node.data, metadata_codec.decode)
+        except MetadataCorrupt as error:
+            raise MetadataCorrupt(f"{path}: {error}") from error
+        return VersionedMetadata(metadata, node.version)
 
     async def delete(self, ledger_id: LedgerId) -> None:
         """Delete a ledger's node, and directories that this leaves empty. Absent is fine."""
         path = paths.ledger(ledger_id, self._root)
         with contextlib.suppress(NoNode):
             await self.retry(lambda: self.requests.delete(path))
+        self._store.unreadable.forget(path)
         parent = path.rpartition("/")[0]
         while parent != self._root:
             try:
@@ -154,12 +188,6 @@ class LedgerNodes:
             return await self.retry(lambda: self._store.children(path))
         except NoNode:
             return []
-
-    async def _read_if_there(self, ledger_id: LedgerId) -> VersionedMetadata | None:
-        try:
-            return await self.read(ledger_id)
-        except NoSuchLedger:
-            return None
 
     async def retry(self, operation: Callable[[], Awaitable[T]]) -> T:
         """Run an operation that may be repeated, again while the store cannot be reached.

@@ -11,11 +11,10 @@ place of the old ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from client.ids import LedgerId, Offset
-from client.log.compaction_state import Retired
 from client.log.segment import Segment
 from client.log.segment_pages import (
     NewPage,
@@ -26,7 +25,7 @@ from client.log.segment_pages import (
     find_offset,
     ref_of,
 )
-from client.log.segments import SegmentList
+from client.log.segments import Retired, SegmentList
 
 
 class Swap(NamedTuple):
@@ -63,10 +62,15 @@ class Swapped(NamedTuple):
 
 def page_of(listed: SegmentList, swap: Swap) -> PageRef | None:
     """Return the reference in the head below which a run stands; None: it is in the head."""
+    return page_with(listed, swap.last_offset)
+
+
+def page_with(listed: SegmentList, offset: Offset) -> PageRef | None:
+    """Return the reference in the head below which an offset stands; None: it is in the head."""
     base = listed.items[0].base_offset if listed.items else None
-    if base is None or swap.last_offset < base:
+    if base is None or offset < base:
         return None
-    item = find_offset(listed.items, swap.last_offset)
+    item = find_offset(listed.items, offset)
     return item if isinstance(item, PageRef) else None
 
 
@@ -75,25 +79,46 @@ def swapped(listed: SegmentList, swap: Swap, trail: Sequence[Page], now_ms: int)
 
     `trail`: the pages above the run, the one that the head names first; none if it is in the head.
     """
-    pages: Sequence[NewPage] = ()
-    dropped: list[PageRef] = []
-    if trail:
-        run = _run(trail[-1].segments, swap)
-        if run is None:
-            return None
-        listed, pages = _in_pages(listed, swap, trail, run, dropped)
-    elif (run := _run(listed.segments, swap)) is not None:
-        listed = listed._replace(segments=run.after)
-    elif (run := _run(listed.oldest, swap)) is not None:
-        listed = listed._replace(oldest=run.after)
-    else:
+    made = replaced(listed, swap, trail, _continues)
+    if made is None:
         return None
     state = listed.compaction
     retired = tuple(Retired(ledger_id, now_ms) for ledger_id in swap.old)
+    saved_bytes = max(0, _size(_run(_node_of(listed, swap, trail), swap)) - _size(swap.new))
     state = state._replace(
-        saved_bytes=state.saved_bytes + run.saved_bytes, retired=(*state.retired, *retired)
+        saved_bytes=state.saved_bytes + saved_bytes, retired=(*state.retired, *retired)
     )
-    return Swapped(listed._replace(compaction=state).check(), tuple(pages), tuple(dropped))
+    return made._replace(segments=made.segments._replace(compaction=state).check())
+
+
+def replaced(
+    listed: SegmentList,
+    swap: Swap,
+    trail: Sequence[Page],
+    may: Callable[[Sequence[Segment], Sequence[Segment]], bool],
+) -> Swapped | None:
+    """Put new segments where old ones stand, if these are all there and `may` says so of both."""
+    node = _node_of(listed, swap, trail)
+    old = _run(node, swap)
+    if not old or not may(old, swap.new):
+        return None
+    at = node.index(old[0])
+    after = (*node[:at], *swap.new, *node[at + len(old) :])
+    if trail:
+        dropped: list[PageRef] = []
+        listed, pages = _in_pages(listed, swap, trail, after, dropped)
+        return Swapped(listed.check(), tuple(pages), tuple(dropped))
+    if node is listed.segments:
+        return Swapped(listed._replace(segments=after).check())
+    return Swapped(listed._replace(oldest=after).check())
+
+
+def _node_of(listed: SegmentList, swap: Swap, trail: Sequence[Page]) -> tuple[Segment, ...]:
+    """Return the segments among which the old ones stand, if they stand anywhere."""
+    if trail:
+        return trail[-1].segments
+    is_newest = any(segment.ledger_id == swap.old[0] for segment in listed.segments)
+    return listed.segments if is_newest else listed.oldest
 
 
 def completed(listed: SegmentList, done: Round, now_ms: int) -> SegmentList:
@@ -113,25 +138,15 @@ def released(listed: SegmentList, ledger_ids: Collection[LedgerId]) -> SegmentLi
     return listed._replace(compaction=state._replace(retired=rest)).check()
 
 
-class _Run(NamedTuple):
-    """The segments of a node after a swap, and what that saves."""
-
-    after: tuple[Segment, ...]
-    saved_bytes: int
-
-
-def _run(segments: tuple[Segment, ...], swap: Swap) -> _Run | None:
-    """Make a swap among the segments of a node; None: the old ones are not in it as they were."""
-    ids = [segment.ledger_id for segment in segments]
+def _run(node: Sequence[Segment], swap: Swap) -> Sequence[Segment]:
+    """Return the old segments as they stand in a node; none if they are not there, one after the
+    other."""
+    ids = [segment.ledger_id for segment in node]
     if swap.old[0] not in ids:
-        return None
+        return ()
     at = ids.index(swap.old[0])
-    until = at + len(swap.old)
-    old = segments[at:until]
-    if tuple(ids[at:until]) != swap.old or not _continues(old, swap.new):
-        return None
-    saved_bytes = max(0, _size(old) - _size(swap.new))
-    return _Run((*segments[:at], *swap.new, *segments[until:]), saved_bytes)
+    old = node[at : at + len(swap.old)]
+    return old if tuple(one.ledger_id for one in old) == swap.old else ()
 
 
 def _size(segments: Sequence[Segment]) -> int:
@@ -148,11 +163,16 @@ def _continues(old: Sequence[Segment], new: Sequence[Segment]) -> bool:
         (old[0].base_offset, old[-1].end_offset) == (new[0].base_offset, new[-1].end_offset)
         and {one.leader_epoch for one in (*old, *new)} == {old[0].leader_epoch}
         and all(one.cleaned for one in new)
+        and all(one.stored is None for one in old)
     )
 
 
 def _in_pages(
-    listed: SegmentList, swap: Swap, trail: Sequence[Page], run: _Run, dropped: list[PageRef]
+    listed: SegmentList,
+    swap: Swap,
+    trail: Sequence[Page],
+    after: tuple[Segment, ...],
+    dropped: list[PageRef],
 ) -> tuple[SegmentList, Sequence[NewPage]]:
     made: list[NewPage] = []
 
@@ -162,9 +182,9 @@ def _in_pages(
         made.append(NewPage(name, page))
         return ref_of(name, page)
 
-    ref = put(Page(run.after))
+    ref = put(trail[-1]._replace(segments=after))
     for parent in reversed(trail[:-1]):
-        ref = put(Page(pages=_with_ref(parent.pages, ref, dropped)))
+        ref = put(parent._replace(pages=_with_ref(parent.pages, ref, dropped)))
     pages = _with_ref(listed.pages, ref, dropped)
     return listed._replace(pages=pages, page_count=listed.page_count + len(made)), made
 

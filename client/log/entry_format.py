@@ -11,7 +11,8 @@ consumers get them, or one internal entry, which consumers never get. Both kinds
     16      magic = 2          i8     0x51, no magic of Kafka's
     17      crc                u32    CRC-32C of everything from byte 21
     21      attributes ...            type i8 (1 = snapshot, 2 = aborted
-                                      transactions), then the type's body
+                                      transactions, 3 = changes of share
+                                      groups), then the type's body
 
 The first eight bytes never decrease from entry to entry: a binary search over the entries of a
 ledger needs nothing but them. The first entry of every ledger is a snapshot.
@@ -40,6 +41,7 @@ from client.wire.kafka.batches.records import (
 INTERNAL_MAGIC: Final = 0x51
 MAGIC_POSITION: Final = 16
 SNAPSHOT_TYPE: Final = 1
+SHARE_TYPE: Final = 3
 
 _BATCH_EXTENT: Final = struct.Struct(">qi4xb6xi")
 """base_offset, batch_length, magic, last_offset_delta of a batch's header."""

@@ -10,7 +10,8 @@ the head has let it go. Its name is its writer's own (PAGE-NAME): the number is 
 ledger id say which change of which leader it was made for. So whoever finds a node of that name
 has made it, and a leader that was replaced cannot stand in another one's way.
 
-Node of a page, JSON; version 2 only if the facts of a segment in it speak of transactions:
+Node of a page, JSON; version 2 only if the facts of a segment in it speak of transactions, version
+3 only if one is in the object store:
 
     {"version":1,"level":0,"segments":[segment, ...]}          as in the head
     {"version":1,"level":n,"pages":[reference, ...]}           n above 0
@@ -21,21 +22,25 @@ A reference is an array of whole numbers, in the order of the fields of `PageNam
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from client.errors import LogCorrupt
 from client.ids import LeaderEpoch, LedgerId, Offset
 from client.log.segment import (
     Segment,
+    knows_objects,
     knows_transactions,
     segment_from_json,
     segment_to_json,
 )
-from client.metadata.json_node import INT64_MAX, read_object
+from client.metadata.json_node import INT64_MAX, NO_FIELDS, read_object, unknown_fields
 
 PAGE_VERSION: Final = 1
 TRANSACTIONS_VERSION: Final = 2
+OBJECTS_VERSION: Final = 3
+_VERSIONS: Final = range(PAGE_VERSION, OBJECTS_VERSION + 1)
+_FIELDS: Final = frozenset(("version", "level", "segments", "pages"))
 LEVEL_MAX: Final = 16
 """More levels than any list has."""
 
@@ -84,6 +89,8 @@ class Page(NamedTuple):
 
     segments: tuple[Segment, ...] = ()
     pages: tuple[PageRef, ...] = ()
+    kept: Mapping[str, Any] = NO_FIELDS
+    """What only another release knows of it; a page that takes its place has it too."""
 
     @property
     def items(self) -> Sequence[Item]:
@@ -93,7 +100,10 @@ class Page(NamedTuple):
     def encode(self) -> bytes:
         """Return the JSON of the page's node."""
         is_plain = not knows_transactions(self.segments)
-        value: dict[str, object] = {"version": PAGE_VERSION if is_plain else TRANSACTIONS_VERSION}
+        version = PAGE_VERSION if is_plain else TRANSACTIONS_VERSION
+        if knows_objects(self.segments):
+            version = OBJECTS_VERSION
+        value: dict[str, object] = {**self.kept, "version": version}
         if self.segments:
             value["level"] = 0
             value["segments"] = [segment_to_json(segment) for segment in self.segments]
@@ -154,16 +164,16 @@ def decode_page(data: bytes, ref: PageRef) -> Page:
     """Parse a page's node, and check it against its reference. Raises LogCorrupt."""
     try:
         value = read_object(data)
-        if value["version"] not in (PAGE_VERSION, TRANSACTIONS_VERSION):
+        if value["version"] not in _VERSIONS:
             raise LogCorrupt(
-                f"page of version {value['version']}, only {PAGE_VERSION} and"
-                f" {TRANSACTIONS_VERSION} are known: it was written by a newer broker"
+                f"page of version {value['version']}, only {PAGE_VERSION} to"
+                f" {OBJECTS_VERSION} are known: it was written by a newer broker"
             )
         page = (
             Page(pages=tuple(ref_from_json(item) for item in value["pages"]))
             if value["level"]
             else Page(tuple(segment_from_json(item) for item in value["segments"]))
-        )
+        )._replace(kept=unknown_fields(value, _FIELDS))
         check_run(page.items)
         if ref_of(ref.name, page) != ref:
             raise ValueError("it does not match its reference")

@@ -10,10 +10,12 @@ the list becomes; the leader makes it true.
     trimmed   the oldest segments leave, the log start moves
     compacted a run of sealed segments is replaced by others for the same offsets (`compacted.py`)
     released  ledgers that were replaced are let go, once their grace is over
+    offloaded segments go to the object store, and their ledgers leave the bookies (`offloaded.py`)
     condemned the topic was deleted: no leader may open the partition any more
 
 A list that is longer than a page of segments moves its oldest ones into pages, nodes of their own
-(`segment_pages.py`), whenever a ledger is added (`paging.py`). What the head says then, in order:
+(`segment_pages.py`), whenever a ledger is added (`paged`): the same list in another form. When
+it moves, and what is written first, is the leader's business. What the head says then, in order:
 
     oldest    what is left of the oldest page, once a trim has opened it
     pages     references, of at most `page_entries - 1` pages of each level at either end
@@ -24,8 +26,9 @@ segments as the one below: with 256, a head of at most some hundred KB for ten m
 
 Node, version 1: a list that never had a page, so that brokers that know no pages can still open it;
 version 2: with `oldest`, `pages` and `page_count`; version 3: like 2, once the facts of a segment
-in it speak of transactions; version 4: like 3, with `compaction`, once it was compacted. An unknown
-version is refused, never guessed.
+in it speak of transactions; version 4: like 3, with `compaction`, once it was compacted; version 5:
+like 4, with `offload`, once a segment was to go to an object store. An unknown version is refused,
+never guessed; fields that are not known are written back as they were.
 
 Invariants (`check`): every segment but the last two is sealed; only the last one may have an
 unknown base offset, and then exactly the one before it is unsealed too; offsets are gapless.
@@ -34,16 +37,16 @@ unknown base offset, and then exactly the one before it is unsealed too; offsets
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from client.errors import LogCorrupt
 from client.ids import LeaderEpoch, LedgerId, Offset
-from client.log.compaction_state import (
-    NEVER_COMPACTED,
-    CompactionState,
-    state_from_json,
-    state_to_json,
+from client.log.offload_state import (
+    NEVER_OFFLOADED,
+    OffloadState,
+    offload_from_json,
+    offload_to_json,
 )
 from client.log.segment import (
     Segment,
@@ -53,19 +56,25 @@ from client.log.segment import (
     segment_to_json,
 )
 from client.log.segment_pages import (
+    LEVEL_MAX,
     Item,
+    NewPage,
+    Page,
+    PageName,
     PageRef,
     check_run,
     find_epoch_end,
     ref_from_json,
+    ref_of,
     ref_to_json,
 )
-from client.metadata.json_node import read_object, whole
+from client.metadata.json_node import NO_FIELDS, read_object, unknown_fields, whole
 
 __all__ = [
     "COMPACTED_VERSION",
     "FORMAT_VERSION",
     "NO_EPOCH",
+    "OFFLOADED_VERSION",
     "PAGED_VERSION",
     "PAGE_ENTRIES",
     "TRANSACTIONS_VERSION",
@@ -81,11 +90,86 @@ FORMAT_VERSION: Final = 1
 PAGED_VERSION: Final = 2
 TRANSACTIONS_VERSION: Final = 3
 COMPACTED_VERSION: Final = 4
-_VERSIONS: Final = range(FORMAT_VERSION, COMPACTED_VERSION + 1)
+OFFLOADED_VERSION: Final = 5
+_VERSIONS: Final = range(FORMAT_VERSION, OFFLOADED_VERSION + 1)
+_FIELDS: Final = frozenset((
+    "version", "leader_epoch", "log_start_offset", "page_count", "oldest", "pages", "segments",
+    "compaction", "offload", "deleted",
+))  # fmt: skip
 NO_EPOCH: Final = LeaderEpoch(-1)
+FIRST_EPOCH: Final = LeaderEpoch(NO_EPOCH + 1)
+"""Of the first leader of a log."""
 PAGE_ENTRIES: Final = 256
 """Segments of a page, or pages of a page. Written once for all of them, and small enough to be read
 at once; ten million segments take three levels of it."""
+_COMPACTION_FIELDS: Final = frozenset((
+    "cleaned_until", "cleaned_ms", "next_horizon_ms", "saved_bytes", "retired",
+))  # fmt: skip
+
+
+class Retired(NamedTuple):
+    """A ledger that another one has replaced."""
+
+    ledger_id: LedgerId
+    since_ms: int
+
+
+class CompactionState(NamedTuple):
+    """How far a partition's log was compacted, and which ledgers wait to be deleted.
+
+    Stands in the head of the segment list, so it changes with the segments, in one compare-and-set.
+    A ledger that was replaced stays listed here, as retired, until its grace is over: whoever still
+    reads it by an older list, a Spark query among them, finds it, and whatever happens to the
+    broker meanwhile, somebody knows that it has to go.
+    """
+
+    cleaned_until: Offset = Offset(0)
+    """Of records below it, only the last of each key among them is left."""
+    cleaned_ms: int = -1
+    """When the last round was complete; -1: never."""
+    next_horizon_ms: int = -1
+    """When the first tombstone below `cleaned_until` may go; -1: there is none."""
+    saved_bytes: int = 0
+    """What all rounds together have made the log smaller by."""
+    retired: tuple[Retired, ...] = ()
+    kept: Mapping[str, Any] = NO_FIELDS
+    """What only another release knows of it."""
+
+    def due(self, before_ms: int) -> tuple[LedgerId, ...]:
+        """Return the ledgers that were retired up to a time."""
+        return tuple(one.ledger_id for one in self.retired if one.since_ms <= before_ms)
+
+
+NEVER_COMPACTED: Final = CompactionState()
+
+
+def state_to_json(state: CompactionState) -> dict[str, object]:
+    """Return the object that stands for it in the head."""
+    return {
+        **state.kept,
+        "cleaned_until": state.cleaned_until,
+        "cleaned_ms": state.cleaned_ms,
+        "next_horizon_ms": state.next_horizon_ms,
+        "saved_bytes": state.saved_bytes,
+        "retired": [[*one] for one in state.retired],
+    }
+
+
+def state_from_json(value: Mapping[str, Any]) -> CompactionState:
+    """Raises ValueError, KeyError, TypeError."""
+    retired: list[Retired] = []
+    for ledger_id, since_ms in value["retired"]:
+        if type(ledger_id) is not int or type(since_ms) is not int:
+            raise ValueError("a retired ledger is two whole numbers")
+        retired.append(Retired(LedgerId(ledger_id), since_ms))
+    return CompactionState(
+        Offset(whole(value, "cleaned_until")),
+        whole(value, "cleaned_ms", -1),
+        whole(value, "next_horizon_ms", -1),
+        whole(value, "saved_bytes"),
+        tuple(retired),
+        unknown_fields(value, _COMPACTION_FIELDS),
+    )
 
 
 class SegmentList(NamedTuple):
@@ -104,6 +188,9 @@ class SegmentList(NamedTuple):
     page_count: int = 0
     """Pages that were ever listed: the number of the next one."""
     compaction: CompactionState = NEVER_COMPACTED
+    offload: OffloadState = NEVER_OFFLOADED
+    kept: Mapping[str, Any] = NO_FIELDS
+    """What only another release knows of it."""
 
     @property
     def items(self) -> Sequence[Item]:
@@ -145,16 +232,27 @@ class SegmentList(NamedTuple):
         transactions are listed elsewhere from now on.
         """
         epoch = LeaderEpoch(self.leader_epoch + 1)
-        before = tuple(
-            segment
-            if segment.facts is not None and segment.ledger_id not in recovered
-            else segment._replace(
-                base_offset=recovered[segment.ledger_id][0], facts=recovered[segment.ledger_id][1]
-            )
-            for segment in self.segments
-        )
+        before = self.with_facts(recovered).segments
         added = Segment(ledger_id, base_offset, epoch, created_ms)
         return self._replace(leader_epoch=epoch, segments=(*before, added)).check()
+
+    def led(self) -> SegmentList:
+        """Begin a leadership that has no ledger."""
+        return self._replace(leader_epoch=LeaderEpoch(self.leader_epoch + 1)).check()
+
+    def with_facts(self, recovered: Mapping[LedgerId, tuple[Offset, SegmentFacts]]) -> SegmentList:
+        """Put in (base offset, facts) of segments that were recovered."""
+        return self._replace(
+            segments=tuple(
+                segment._replace(
+                    base_offset=recovered[segment.ledger_id][0],
+                    facts=recovered[segment.ledger_id][1],
+                )
+                if segment.ledger_id in recovered
+                else segment
+                for segment in self.segments
+            )
+        )
 
     def rolled(self, ledger_id: LedgerId, created_ms: int) -> SegmentList:
         """Add the leader's next ledger; where it begins is not known yet."""
@@ -223,7 +321,10 @@ class SegmentList(NamedTuple):
             version = TRANSACTIONS_VERSION
         if self.compaction != NEVER_COMPACTED:
             version = COMPACTED_VERSION
+        if self.offload != NEVER_OFFLOADED:
+            version = OFFLOADED_VERSION
         value: dict[str, object] = {
+            **self.kept,
             "version": version,
             "leader_epoch": self.leader_epoch,
             "log_start_offset": self.log_start_offset,
@@ -235,6 +336,8 @@ class SegmentList(NamedTuple):
         value["segments"] = [segment_to_json(segment) for segment in self.segments]
         if self.compaction != NEVER_COMPACTED:
             value["compaction"] = state_to_json(self.compaction)
+        if self.offload != NEVER_OFFLOADED:
+            value["offload"] = offload_to_json(self.offload)
         if self.deleted:
             value["deleted"] = True
         return json.dumps(value, separators=(",", ":")).encode()
@@ -259,6 +362,10 @@ def epoch_end(
         return epoch, end_offset
     if epoch > listed.leader_epoch or epoch < 0:
         return NO_EPOCH, Offset(-1)
+    if not listed.segments:
+        return epoch, end_offset
+    if listed.segments[-1].leader_epoch <= epoch:  # later leaders had no ledger
+        return listed.segments[-1].leader_epoch, end_offset
     found = find_epoch_end(listed.items, epoch)
     if isinstance(found, PageRef):
         return found
@@ -276,7 +383,7 @@ def decode_segments(data: bytes) -> SegmentList:
         if version not in _VERSIONS:
             raise LogCorrupt(
                 f"segment list of version {version}, only {FORMAT_VERSION} to"
-                f" {COMPACTED_VERSION} are known: it was written by a newer broker"
+                f" {OFFLOADED_VERSION} are known: it was written by a newer broker"
             )
         is_paged = version != FORMAT_VERSION
         found = SegmentList(
@@ -288,8 +395,12 @@ def decode_segments(data: bytes) -> SegmentList:
             tuple(segment_from_json(item) for item in value["oldest"]) if is_paged else (),
             whole(value, "page_count", version == PAGED_VERSION) if is_paged else 0,
             state_from_json(value["compaction"])
-            if version == COMPACTED_VERSION
+            if version == COMPACTED_VERSION or "compaction" in value
             else NEVER_COMPACTED,
+            offload_from_json(value["offload"])
+            if version == OFFLOADED_VERSION
+            else NEVER_OFFLOADED,
+            unknown_fields(value, _FIELDS),
         )
         return found.check()
     except (ValueError, KeyError, TypeError, AssertionError) as error:
@@ -310,3 +421,89 @@ def decode_epoch(data: bytes) -> LeaderEpoch:
         return LeaderEpoch(whole(value, "leader_epoch", NO_EPOCH))
     except (ValueError, KeyError, TypeError) as error:
         raise LogCorrupt(f"segment list is damaged: {data[:200]!r}") from error
+
+
+class Paged(NamedTuple):
+    """A list in the form in which it is written, and the pages to be written before it."""
+
+    segments: SegmentList
+    pages: tuple[NewPage, ...]
+
+
+def paged(listed: SegmentList, ledger_id: LedgerId, page_entries: int) -> Paged:
+    """Move what is more than a page of segments, or of references, into pages.
+
+    It is the same list in another form. `ledger_id`: the one that the change adds, for the
+    names. NEWEST-IN-HEAD: the newest sealed segment whose ledger has entries stays, with what
+    follows it, since a takeover looks no further back; and so does one whose aborted transactions
+    are listed in a ledger that follows that one, which may never get its first entry.
+    """
+    pages = [*listed.pages]
+    left = 0
+    made: list[NewPage] = []
+
+    def put(page: Page) -> PageRef:
+        number = listed.page_count + len(made)
+        name = PageName(number, listed.leader_epoch, ledger_id)
+        made.append(NewPage(name, page))
+        return ref_of(name, page)
+
+    for _ in range(_movable(listed.segments) // page_entries):
+        pages.append(put(Page(listed.segments[left : left + page_entries])))
+        left += page_entries
+    end = len(pages)
+    for level in range(LEVEL_MAX):
+        start = _run_start(pages, end, level)
+        while end - start >= page_entries:
+            run = pages[start : start + page_entries]
+            pages[start : start + page_entries] = [put(Page(pages=tuple(run)))]
+            start += 1
+            end -= page_entries - 1
+        end = start
+    changed = listed._replace(
+        pages=tuple(pages),
+        segments=listed.segments[left:],
+        page_count=listed.page_count + len(made),
+    )
+    return Paged(changed.check(), tuple(made))
+
+
+def unfolded(listed: SegmentList, page: Page) -> SegmentList:
+    """Put the content of the first page in its place. `oldest` is empty."""
+    assert not listed.oldest
+    return listed._replace(oldest=page.segments, pages=(*page.pages, *listed.pages[1:])).check()
+
+
+def segment_count(listed: SegmentList) -> int:
+    """Return how many segments a list has."""
+    inline = len(listed.oldest) + len(listed.segments)
+    return inline + sum(ref.segment_count for ref in listed.pages)
+
+
+def _movable(segments: Sequence[Segment]) -> int:
+    """Return how many of the oldest segments may leave the head (NEWEST-IN-HEAD)."""
+    for index in range(len(segments) - 1, -1, -1):
+        facts = segments[index].facts
+        if facts is not None and facts.size_bytes:
+            followers = {segment.ledger_id for segment in segments[index + 1 :]}
+            return _first_listed_in(segments[: index + 1], followers)
+    return 0
+
+
+def _first_listed_in(segments: Sequence[Segment], ledger_ids: Container[LedgerId]) -> int:
+    """Return which segment is the first whose aborted transactions are listed in one of these
+    ledgers; the last one, if there is none."""
+    for index, segment in enumerate(segments):
+        transactions = segment.facts.transactions if segment.facts is not None else None
+        place = transactions.aborted_at if transactions is not None else None
+        if place is not None and place.ledger_id in ledger_ids:
+            return index
+    return len(segments) - 1
+
+
+def _run_start(pages: Sequence[PageRef], end: int, level: int) -> int:
+    """Return where the references of a level begin that end at `end`."""
+    start = end
+    while start and pages[start - 1].level == level:
+        start -= 1
+    return start

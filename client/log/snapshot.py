@@ -8,15 +8,17 @@ finds in the last snapshot where the earlier ones are: a coarse index for free. 
     point count i32, points (offset i64, entry id i64, max_timestamp_before i64) of the
     snapshots of this ledger before this one, without those close to the one before;
     from version 2 on, transactions (below);
-    the state of producers, which is the leader's to encode: version 1 of the idempotent ones only
+    the state of producers, which is the leader's to encode: version 1 of the idempotent ones only,
+    version 2 with transactions, version 3 with those and share groups
 
     transactions   flags i8 (1: this ledger holds data of transactions, or markers, so far),
-                   index of the aborted transactions of this ledger so far (`aborted_index.py`),
+                   index of this ledger's aborted transactions so far (`aborted_transactions.py`),
                    count i32, per ledger before this one whose writer did not end it: ledger id i64,
                    and its index: in the first snapshot of a ledger only
 
-A partition that has seen no transaction gets snapshots of version 1, so that brokers that know no
-transactions can still lead it. An unknown version is refused, never guessed.
+A partition that has seen no transaction gets snapshots of version 1, one without share groups those
+of version 1 or 2, so that brokers that know neither can still lead it. An unknown version is
+refused, never guessed.
 """
 
 from __future__ import annotations
@@ -27,12 +29,13 @@ from typing import Final, NamedTuple
 
 from client.errors import LogCorrupt
 from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
-from client.log.aborted_index import LedgerAborted, decode_index
+from client.log.aborted_transactions import LedgerAborted, decode_index
 from client.log.entry_format import SNAPSHOT_TYPE, is_internal, open_internal, seal_internal
 from client.wire.kafka.batches.records import Buffer
 
 SNAPSHOT_VERSION: Final = 1
 TRANSACTIONS_VERSION: Final = 2
+SHARES_VERSION: Final = 3
 
 _HEAD: Final = struct.Struct(">hqi")
 _POINT: Final = struct.Struct(">qqq")
@@ -86,6 +89,8 @@ class Snapshot(NamedTuple):
     """The leader's state: producers, and from version 2 on their transactions."""
     transactions: SnapshotTransactions | None = None
     """None: version 1."""
+    has_shares: bool = False
+    """Whether the leader's state has share groups: version 3."""
 
 
 def seal_snapshot(
@@ -95,9 +100,15 @@ def seal_snapshot(
     points: Sequence[IndexPoint],
     producers: bytes,
     transactions: SnapshotTransactions | None = None,
+    *,
+    has_shares: bool = False,
 ) -> bytes:
-    """Return the bytes of a snapshot entry, of version 2 if there are `transactions`."""
+    """Return the bytes of a snapshot entry, of version 2 if there are `transactions`, which share
+    groups in the leader's state need, too: version 3."""
+    assert transactions is not None or not has_shares
     version = SNAPSHOT_VERSION if transactions is None else TRANSACTIONS_VERSION
+    if has_shares:
+        version = SHARES_VERSION
     parts = [_HEAD.pack(version, max_timestamp_ms, len(points))]
     parts += (_POINT.pack(*point) for point in points)
     if transactions is not None:
@@ -114,10 +125,10 @@ def open_snapshot(payload: Buffer) -> Snapshot:
     if len(entry.body) < _HEAD.size:
         raise LogCorrupt(f"snapshot of {len(entry.body)} bytes is truncated")
     version, max_timestamp_ms, count = _HEAD.unpack_from(entry.body)
-    if version not in (SNAPSHOT_VERSION, TRANSACTIONS_VERSION):
+    if not SNAPSHOT_VERSION <= version <= SHARES_VERSION:
         raise LogCorrupt(
-            f"snapshot of version {version}, only {SNAPSHOT_VERSION} and {TRANSACTIONS_VERSION} are"
-            " known: it was written by a newer broker"
+            f"snapshot of version {version}, only {SNAPSHOT_VERSION} to {SHARES_VERSION} are known:"
+            " it was written by a newer broker"
         )
     producers_at = _HEAD.size + count * _POINT.size
     if not _HEAD.size <= producers_at <= len(entry.body):
@@ -128,10 +139,16 @@ def open_snapshot(payload: Buffer) -> Snapshot:
     )
     rest = entry.body[producers_at:]
     transactions = None
-    if version == TRANSACTIONS_VERSION:
+    if version >= TRANSACTIONS_VERSION:
         transactions, rest = _decode_transactions(rest)
     return Snapshot(
-        entry.log_end_offset, entry.leader_epoch, max_timestamp_ms, points, rest, transactions
+        entry.log_end_offset,
+        entry.leader_epoch,
+        max_timestamp_ms,
+        points,
+        rest,
+        transactions,
+        version >= SHARES_VERSION,
     )
 
 

@@ -7,8 +7,11 @@ What is modelled because it bites: requests and answers of one session travel fi
 and take time; a watch arrives before any answer that could reveal the change; a cut connection
 leaves ephemerals standing until the session times out at the server, whatever the client
 believes; a client learns of its expiry only when it is connected again; a lost connection leaves
-the outcome of every request in flight unknown, and here a test decides which way it went; a
-server may lag behind and answer reads from the past.
+the outcome of every request in flight unknown, and here a test decides which way it went: it
+happened, it happens later, it never does. Each session has a server of its own, which may lag
+behind the leader (`memory_server.py`): reads show the past, an answer to a write comes once that
+server has applied it, and a reconnection may lead to a server that lags more, but never behind
+what the session has seen.
 
 Deterministic: time is the event loop's, order is arrival order, nothing is random unless the
 injected latency is. Server-side work runs in the context the cluster was made in, deliveries in
@@ -21,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import enum
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -30,6 +34,7 @@ from client.errors import ConnectionLoss, MetadataError, SessionExpired
 from client.ids import Clock
 from client.metadata.channel import Channel
 from client.metadata.memory_requests import Kind, Request, Watch
+from client.metadata.memory_server import Commit, Server
 from client.metadata.store import (
     Change,
     Changed,
@@ -39,10 +44,13 @@ from client.metadata.store import (
     Watcher,
     check_path,
 )
-from client.metadata.tree import Touched, Tree
+from client.metadata.tree import Readable, Touched, Tree
+from client.metadata.unreadable import UnreadableNodes
 
 SESSION_TIMEOUT_S: Final = 10.0
 RECONNECT_DELAY_S: Final = 0.05
+_KEPT_COMMITS: Final = 256
+"""How many of the newest changes a server may lack to which a session comes back."""
 
 
 class Operation(NamedTuple):
@@ -62,10 +70,14 @@ class Fault(enum.Enum):
     """The operation does not take place; the client sees ConnectionLoss."""
     LOSE_REPLY = "lose reply"
     """The operation takes place; the client sees ConnectionLoss all the same."""
+    DELAY_REQUEST = "delay request"
+    """The operation takes place after `late_s`, and before the session's next write or sync does;
+    the client sees ConnectionLoss now. Of a read: as LOSE_REQUEST."""
 
 
 FaultHook = Callable[[Operation], Fault | None]
 Latency = Callable[[], float]
+Landing = Callable[["MemoryStore", int], tuple[int, float]]
 _T = TypeVar("_T")
 
 
@@ -85,14 +97,34 @@ class MemoryCluster:
         self.reconnect_delay_s = reconnect_delay_s
         self.latency: Latency = lambda: 0.0
         """Seconds that one message takes, asked once per message."""
+        self.late_s: Latency = lambda: 0.0
+        """Seconds after which a write takes place that was delayed, asked once for each."""
         self.on_request: FaultHook = lambda operation: None
+        self.landing: Landing = lambda store, count: (0, 0.0)
+        """How many changes the server lacks to which a session comes back, of the so many newest
+        that it could lack; and in how many seconds it will have applied them."""
+        self._lag: Callable[[MemoryStore], float] | None = None
         self._clock = clock
         self._context = contextvars.copy_context()
         self._session_count = 0
         self._sessions: dict[int, MemoryStore] = {}
         self._expiries: dict[int, asyncio.TimerHandle] = {}
         self._watches: dict[tuple[Kind, str], dict[Watch, None]] = {}
-        self._frozen: dict[MemoryStore, Tree] = {}
+        self._late: dict[MemoryStore, list[Request]] = {}
+        """Writes that were delayed; they are on their way to the leader."""
+        self._commits: deque[Commit] = deque()
+        """The newest ones, while servers lag."""
+
+    @property
+    def lag(self) -> Callable[[MemoryStore], float] | None:
+        """How many seconds after the leader a session's server applies a change, asked once for
+        each of both; servers keep the order. None: all apply it at once."""
+        return self._lag
+
+    @lag.setter
+    def lag(self, lag: Callable[[MemoryStore], float] | None) -> None:
+        self._lag = lag
+        self._keep_past()
 
     def session(self) -> MemoryStore:
         """Return a new, connected session."""
@@ -103,6 +135,13 @@ class MemoryCluster:
     def live_sessions(self) -> list[int]:
         """Return the ids of the sessions the server still honours, oldest first."""
         return list(self._sessions)
+
+    def shows_the_past(self, session_id: int, path: str) -> bool:
+        """Whether a session's server would show a node as it is no longer."""
+        store = self._sessions.get(session_id)
+        if store is None or not store._server.lags:
+            return False
+        return store._server.tree.find(path) != self.tree.find(path)
 
     def suspend(self, store: MemoryStore) -> None:
         """Cut a session's connection until `resume`; the server expires it after its timeout.
@@ -138,19 +177,31 @@ class MemoryCluster:
         self._drop_connection(store)
 
     def freeze(self, store: MemoryStore) -> None:
-        """Let a session's server lag: its reads see the tree as it is now, until the session
-        writes or syncs, or until `thaw`. Its watches wait too."""
-        self._frozen.setdefault(store, self.tree.copy())
+        """Let a session's server lag: its reads see the tree as it is now, until a write or sync of
+        the session is answered, or until `thaw`. Its watches wait too. A write whose answer is
+        lost leaves it as it is, and so does a reconnection."""
+        store._server.freeze()
+        self._keep_past()
 
     def thaw(self, store: MemoryStore) -> None:
-        """Let the session's server catch up; what it waits for may have changed: it looks again."""
-        if self._frozen.pop(store, None) is not None:
-            for watches in list(self._watches.values()):
-                for watch in [watch for watch in watches if watch.store is store]:
-                    del watches[watch]
-                    store._to_client.send(partial(store._on_watch, watch))
+        """Let a session's server catch up."""
+        store._server.catch_up()
+        self._keep_past()
+
+    def _keep_past(self) -> None:
+        """Keep what is replaced if a server may need it."""
+        keeps = self._lag is not None or any(s._server.lags for s in self._sessions.values())
+        if keeps and not self.tree.keeps_past:
+            self._commits.clear()
+        self.tree.keeps_past = keeps
+        if not keeps:
+            self._commits.clear()
+            self.tree.forget_past(self.tree.zxid)
 
     def _open_session(self, store: MemoryStore) -> int:
+        # That a session begins is a change, which its server has applied before it serves it.
+        store._server.catch_up()
+        store._seen_zxid = self.tree.zxid
         self._session_count += 1
         self._sessions[self._session_count] = store
         return self._session_count
@@ -159,11 +210,12 @@ class MemoryCluster:
         timer = self._expiries.pop(session_id, None)
         if timer is not None:
             timer.cancel()
-        store = self._sessions.pop(session_id, None)
+        store = self._sessions.get(session_id)
         if store is not None:
+            self._make_late(store)
+            del self._sessions[session_id]
             self._forget_watches(store)
-            for touched in self.tree.delete_owned(session_id):
-                self._fire(touched)
+            self._commit(*self.tree.delete_owned(session_id))
 
     def _disconnect(self, store: MemoryStore, error: MetadataError) -> None:
         self._drop_connection(store)
@@ -173,7 +225,6 @@ class MemoryCluster:
         store._connection += 1
         store._to_server.cut()
         store._to_client.cut()
-        self._frozen.pop(store, None)
         self._forget_watches(store)
         session_id = store._last_session_id
         if session_id in self._sessions and session_id not in self._expiries:
@@ -187,57 +238,136 @@ class MemoryCluster:
     def _reconnect(self, store: MemoryStore, connection: int) -> None:
         if store._closed or store._connection != connection:
             return
+        if store.state is SessionState.CONNECTED:
+            return  # two had the same in mind
         session_id = store._last_session_id
         if session_id in self._sessions:
             timer = self._expiries.pop(session_id, None)
             if timer is not None:
                 timer.cancel()
+            self._land(store)
         else:
             store._on_expired()
             session_id = self._open_session(store)
         store._on_connected(session_id)
 
+    def _land(self, store: MemoryStore) -> None:
+        """Let a session that comes back find a server."""
+        server = store._server
+        if self._lag is None or server.is_frozen:
+            return
+        unseen = [commit for commit in self._commits if commit.zxid > store._seen_zxid]
+        count, lag_s = self.landing(store, len(unseen)) if unseen else (0, 0.0)
+        assert 0 <= count <= len(unseen)
+        server.move(unseen[len(unseen) - count :], lag_s)
+
     def _serve(self, request: Request) -> None:
-        """Apply one request that arrived; its answer leaves after the watches it fires."""
-        store = request.store
+        """Take one request that arrived; its answer leaves after the watches it fires."""
+        store, server = request.store, request.store._server
         fault = self.on_request(Operation(store._last_session_id, request.name, request.path))
-        if fault is not Fault.LOSE_REQUEST:
-            outcome = self._apply(request)
-            if fault is None:
-                store._to_client.send(partial(store._on_answer, request, outcome))
+        answer = partial(self._answer, request, store._connection)
+        if fault is None:
+            if request.is_read:
+                server.in_order(answer)
                 return
+            outcome = self._write(request)
+            if server.is_frozen:
+                self.thaw(store)
+            server.when_caught_up(partial(answer, outcome))
+            return
+        if not request.is_read and fault is Fault.LOSE_REPLY:
+            self._write(request)
+        elif not request.is_read and fault is Fault.DELAY_REQUEST:
+            self._late.setdefault(store, []).append(request)
+            asyncio.get_running_loop().call_later(
+                self.late_s(), self._make_late, store, request, context=self._context
+            )
         self._disconnect(store, ConnectionLoss(f"{request.name} {request.path}"))
         self._reconnect_later(store, self.reconnect_delay_s)
 
-    def _apply(self, request: Request) -> object:
-        """Run a request against the tree; an error is an outcome too."""
+    def _answer(self, request: Request, connection: int, outcome: object = None) -> None:
+        """Read what is asked for, if that is a read, and let the answer leave."""
         store = request.store
-        if not request.is_read:
-            self.thaw(store)
+        if store._connection != connection:
+            return  # it was lost while the server caught up
+        if request.is_read:
+            outcome = self._apply(request, store._server.tree)
+            for watch in request.left_watches(outcome):
+                self._watches.setdefault((watch.kind, watch.path), {})[watch] = None
+        answer = partial(store._on_answer, request, outcome, store._server.applied)
+        store._to_client.send(answer)
+
+    def _write(self, request: Request) -> object:
+        """Let the leader make a change, after those of the session that come late."""
+        self._make_late(request.store)
+        return self._apply(request, self.tree)
+
+    def _make_late(self, store: MemoryStore, last: Request | None = None) -> None:
+        """Make changes of a session that were delayed: all, or up to `last`, if that is left."""
+        late = self._late.get(store, [])
+        if last is not None and last not in late:
+            return
+        while late:
+            request = late.pop(0)
+            self._apply(request, self.tree)
+            if request is last:
+                break
+        if not late:
+            self._late.pop(store, None)
+
+    def _apply(self, request: Request, tree: Readable) -> object:
+        """Run a request against a tree; an error is an outcome too."""
         try:
-            outcome = request.apply(self, self._frozen.get(store, self.tree))
+            return request.apply(self, tree)
         except (MetadataError, ValueError) as error:
             return error
-        for watch in request.left_watches(outcome):
-            self._watches.setdefault((watch.kind, watch.path), {})[watch] = None
-        return outcome
 
     def _now_ms(self) -> int:
         if self._clock is not None:
             return self._clock.now_ms()
         return int(asyncio.get_running_loop().time() * 1000)
 
-    def _fire(self, touched: Touched) -> None:
-        for kind, paths in (
-            (Kind.NODE, touched.nodes),
-            (Kind.DIRECTORY, touched.directories),
-        ):
-            for path in paths:
-                for watch in self._watches.pop((kind, path), {}):
-                    if watch.store in self._frozen:
-                        self._watches.setdefault((kind, path), {})[watch] = None
-                    else:
-                        watch.store._to_client.send(partial(watch.store._on_watch, watch))
+    def _commit(self, *touched: Touched) -> None:
+        """Tell all servers of a change that the tree has made: those that lag apply it later."""
+        if not touched:
+            return
+        if not self.tree.keeps_past:
+            self._fire(touched)
+            return
+        commit = Commit(self.tree.zxid, touched)
+        self._commits.append(commit)
+        waiting = {
+            store: None
+            for store in self._sessions.values()
+            if store._server.commit(commit, 0.0 if self._lag is None else self._lag(store))
+        }
+        self._fire(touched, lambda store: store not in waiting)
+        if len(self._commits) > 2 * _KEPT_COMMITS:
+            self._forget_commits()
+
+    def _forget_commits(self) -> None:
+        """Forget the older ones, but for those that a server still lacks."""
+        needed = min((s._server.applied for s in self._sessions.values()), default=self.tree.zxid)
+        while len(self._commits) > _KEPT_COMMITS and self._commits[0].zxid <= needed:
+            self.tree.forget_past(self._commits.popleft().zxid)
+
+    def _fire(
+        self,
+        touched: Iterable[Touched],
+        concerns: Callable[[MemoryStore], bool] = lambda store: True,
+    ) -> None:
+        """Call the watches of some sessions."""
+        for change in touched:
+            for kind, paths in (
+                (Kind.NODE, change.nodes),
+                (Kind.DIRECTORY, change.directories),
+            ):
+                for path in paths:
+                    for watch in self._watches.pop((kind, path), {}):
+                        if concerns(watch.store):
+                            watch.store._to_client.send(partial(watch.store._on_watch, watch))
+                        else:
+                            self._watches.setdefault((kind, path), {})[watch] = None
 
     def _forget_watches(self, store: MemoryStore) -> None:
         for key, watches in list(self._watches.items()):
@@ -250,8 +380,12 @@ class MemoryStore:
     """One session with a `MemoryCluster`. Implements `MetadataStore`; see there."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
+        self.unreadable = UnreadableNodes()
         self._cluster = cluster
         self._context = contextvars.copy_context()
+        self._server = Server(cluster.tree, self._fire, cluster._context)
+        self._seen_zxid = 0
+        """Of the last change that the server of an answer had applied."""
         self._state = SessionState.SUSPENDED
         self._closed = False
         self._last_session_id = 0
@@ -278,20 +412,20 @@ class MemoryStore:
         self._listeners.append(listener)
 
     async def get(self, path: str, watcher: Watcher | None = None) -> Versioned:
-        def apply(cluster: MemoryCluster, tree: Tree) -> Versioned:
+        def apply(cluster: MemoryCluster, tree: Readable) -> Versioned:
             return tree.get(path)
 
         return await self._call("get", path, apply, *self._watch(Kind.NODE, path, watcher))
 
     async def exists(self, path: str, watcher: Watcher | None = None) -> Versioned | None:
-        def apply(cluster: MemoryCluster, tree: Tree) -> Versioned | None:
+        def apply(cluster: MemoryCluster, tree: Readable) -> Versioned | None:
             node = tree.find(path)
             return None if node is None else node._replace(data=b"")
 
         return await self._call("exists", path, apply, *self._watch(Kind.NODE, path, watcher))
 
     async def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
-        def apply(cluster: MemoryCluster, tree: Tree) -> list[str]:
+        def apply(cluster: MemoryCluster, tree: Readable) -> list[str]:
             return tree.children(path)
 
         return await self._call(
@@ -307,8 +441,8 @@ class MemoryStore:
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        def apply(cluster: MemoryCluster, tree: Tree) -> str:
-            made, touched = tree.create(
+        def apply(cluster: MemoryCluster, tree: Readable) -> str:
+            made, touched = cluster.tree.create(
                 path,
                 data,
                 now_ms=cluster._now_ms(),
@@ -316,30 +450,31 @@ class MemoryStore:
                 sequential=sequential,
                 make_parents=make_parents,
             )
-            cluster._fire(touched)
+            cluster._commit(touched)
             return made
 
         return await self._call("create", path, apply)
 
     async def set(self, path: str, data: bytes, version: int = -1) -> int:
-        def apply(cluster: MemoryCluster, tree: Tree) -> int:
-            new_version, touched = tree.set(path, data, version)
-            cluster._fire(touched)
+        def apply(cluster: MemoryCluster, tree: Readable) -> int:
+            new_version, touched = cluster.tree.set(path, data, version)
+            cluster._commit(touched)
             return new_version
 
         return await self._call("set", path, apply)
 
     async def delete(self, path: str, version: int = -1) -> None:
-        def apply(cluster: MemoryCluster, tree: Tree) -> None:
-            cluster._fire(tree.delete(path, version))
+        def apply(cluster: MemoryCluster, tree: Readable) -> None:
+            cluster._commit(cluster.tree.delete(path, version))
 
         await self._call("delete", path, apply)
 
     async def multi(self, changes: Sequence[Change]) -> list[Changed]:
-        def apply(cluster: MemoryCluster, tree: Tree) -> list[Changed]:
-            made = tree.multi(changes, now_ms=cluster._now_ms(), owner=self._last_session_id)
-            for _, touched in made:
-                cluster._fire(touched)
+        def apply(cluster: MemoryCluster, tree: Readable) -> list[Changed]:
+            made = cluster.tree.multi(
+                changes, now_ms=cluster._now_ms(), owner=self._last_session_id
+            )
+            cluster._commit(*(touched for _, touched in made))
             return [result for result, _ in made]
 
         return await self._call("multi", changes[0].path, apply)
@@ -347,7 +482,7 @@ class MemoryStore:
     async def get_many(
         self, paths: Sequence[str], watchers: Sequence[Watcher] = ()
     ) -> list[Versioned | None]:
-        def apply(cluster: MemoryCluster, tree: Tree) -> list[Versioned | None]:
+        def apply(cluster: MemoryCluster, tree: Readable) -> list[Versioned | None]:
             return [tree.find(path) for path in paths]
 
         for path in paths:
@@ -380,7 +515,7 @@ class MemoryStore:
         self,
         name: str,
         path: str,
-        apply: Callable[[MemoryCluster, Tree], _T],
+        apply: Callable[[MemoryCluster, Readable], _T],
         *watches: Watch,
     ) -> _T:
         check_path(path)
@@ -395,7 +530,7 @@ class MemoryStore:
         self,
         name: str,
         path: str,
-        apply: Callable[[MemoryCluster, Tree], _T],
+        apply: Callable[[MemoryCluster, Readable], _T],
         *watches: Watch,
     ) -> asyncio.Future[_T]:
         answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
@@ -418,7 +553,12 @@ class MemoryStore:
         else:
             loop.call_later(delay_s, call, context=self._context)
 
-    def _on_answer(self, request: Request, outcome: object) -> None:
+    def _fire(self, touched: Iterable[Touched]) -> None:
+        """Our server has applied a change."""
+        self._cluster._fire(touched, lambda store: store is self)
+
+    def _on_answer(self, request: Request, outcome: object, zxid: int) -> None:
+        self._seen_zxid = max(self._seen_zxid, zxid)
         self._in_flight.pop(request.answer, None)
         self._watches.update(dict.fromkeys(request.left_watches(outcome)))
         _settle(request.answer, outcome)

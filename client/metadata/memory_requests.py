@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from client.metadata.store import Watcher
-from client.metadata.tree import Tree
+from client.metadata.tree import Readable
 
 
 class Kind(enum.Enum):
@@ -31,8 +31,8 @@ class Request(NamedTuple):
     """Who asks, a `MemoryStore`."""
     name: str
     path: str
-    apply: Callable[[Any, Tree], object]
-    """Gets the `MemoryCluster`, and the tree that reads of this session see."""
+    apply: Callable[[Any, Readable], object]
+    """Gets the `MemoryCluster`, and what reads of this session see."""
     answer: asyncio.Future[Any]
     watches: tuple[Watch, ...]
     """What it leaves if it is done; of a read of many nodes, one for each of them."""

@@ -9,6 +9,8 @@ BookKeeper, see `shared facts` in client/ledger/PROTOCOL.md) and Quire's (root `
     /quire/cluster_id                            text, made once
     /quire/brokers/<id>                          ephemeral, JSON BrokerInfo
     /quire/topics/<name>                         JSON TopicInfo (topic id, partitions, configs)
+    /quire/partitions/<topic id>                 tokens of the topic's last changes, which are bound
+                                                 to it (broker/cluster/bound_changes.py)
     /quire/partitions/<topic id>/<n>             JSON segment list; its CAS commits every takeover
     /quire/partitions/<topic id>/<n>/owner       ephemeral, JSON {broker, incarnation}
     /quire/partitions/<topic id>/<n>/pages/<f>/<number>-<epoch>-<ledger>
@@ -17,8 +19,12 @@ BookKeeper, see `shared facts` in client/ledger/PROTOCOL.md) and Quire's (root `
     /quire/acls/<hash of what they are about>    JSON access control list
     /quire/quotas/<hash of the entity>           JSON limits of a user, client id or address
     /quire/users/<hash of the name>              JSON credentials of a user
+    /quire/secret                                random bytes, made once: hides which users exist
     /quire/configs/brokers/@<id>                 JSON settings of a broker; @ alone: of all
     /quire/configs/client-metrics/@<name>        JSON subscription to metrics of clients
+    /quire/configs/groups/@<group>               JSON settings of a group
+                                                 (these five directories have tokens of the last
+                                                 changes below them, too)
     /quire/producer_ids                          next block of producer ids, by CAS
     /quire/features                              JSON finalized features, by CAS
     /quire/deleted/<topic id>                    tombstone of a topic whose ledgers still go
@@ -42,8 +48,10 @@ ACLS: Final = f"{QUIRE_ROOT}/acls"
 USERS: Final = f"{QUIRE_ROOT}/users"
 QUOTAS: Final = f"{QUIRE_ROOT}/quotas"
 BROKER_CONFIGS: Final = f"{QUIRE_ROOT}/configs/brokers"
+GROUP_CONFIGS: Final = f"{QUIRE_ROOT}/configs/groups"
 CLIENT_METRICS_CONFIGS: Final = f"{QUIRE_ROOT}/configs/client-metrics"
 PRODUCER_IDS: Final = f"{QUIRE_ROOT}/producer_ids"
+SECRET: Final = f"{QUIRE_ROOT}/secret"
 FEATURES: Final = f"{QUIRE_ROOT}/features"
 DELETED: Final = f"{QUIRE_ROOT}/deleted"
 

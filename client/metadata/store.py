@@ -32,6 +32,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from client.errors import MetadataError
+from client.metadata.unreadable import UnreadableNodes
 
 NODE_BYTES_MAX: Final = 1_000_000
 """Largest node: ZooKeeper drops connections that carry more than 1 MiB (`jute.maxbuffer`)."""
@@ -94,6 +95,9 @@ SessionListener = Callable[[SessionState], None]
 
 class MetadataStore(Protocol):
     """One session with the metadata store. All coroutines raise `MetadataError`s."""
+
+    unreadable: UnreadableNodes
+    """Nodes whose bytes whoever reads them through this session cannot decode."""
 
     @property
     def session_id(self) -> int:

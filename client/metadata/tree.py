@@ -4,14 +4,19 @@ Everything ZooKeeper decides about nodes alone is decided here, synchronously: w
 version a node has, which sequence number comes next, which nodes belong to a session. Who is
 connected, who waits for a change and how long an answer travels is `memory.py`'s business.
 
+Every change has a number, ZooKeeper's zxid. While `keeps_past` is set, the tree remembers what
+each change replaced, so that `as_of` can show what a server that lags behind still shows.
+
 Sources: ZooKeeper's programmer's guide ("Data model", "Sequence nodes", "Ephemeral nodes") and
 the behaviour of server 3.9, which `tests/unit/client/metadata/contract.py` compares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
 
 from client.errors import MetadataError, NodeExists, NoNode, NotEmpty, VersionConflict
 from client.metadata.store import (
@@ -47,12 +52,21 @@ class _Node:
         self.created_count = 0
         """Children ever created: the next sequence number. Deletes do not lower it."""
 
+    def read(self) -> Versioned:
+        return Versioned(self.data, self.version, self.ctime_ms, self.owner)
+
     def copy(self) -> _Node:
         twin = _Node(self.data, self.ctime_ms, self.owner)
         twin.version = self.version
         twin.children = dict(self.children)
         twin.created_count = self.created_count
         return twin
+
+
+class _Replaced(NamedTuple):
+    zxid: int
+    """Of the change that replaced it."""
+    node: _Node | None
 
 
 class _Overlay(dict[str, _Node]):
@@ -83,16 +97,39 @@ class _Overlay(dict[str, _Node]):
                 self[path] = self._nodes[path].copy()
 
 
+class Readable(Protocol):
+    """What reads ask: the newest tree, or that of a server which lags behind."""
+
+    def get(self, path: str) -> Versioned:
+        """Return a node. Raises NoNode."""
+        ...
+
+    def find(self, path: str) -> Versioned | None:
+        """Return a node, None if it is not there."""
+        ...
+
+    def children(self, path: str) -> list[str]:
+        """Return the sorted child names. Raises NoNode."""
+        ...
+
+
 class Tree:
     """All nodes of one cluster. Every method is atomic; mutators return what they touched."""
 
     def __init__(self) -> None:
+        self.zxid = 0
+        """Number of the last change; those that are refused count, too."""
+        self.keeps_past = False
+        """Whether what is replaced from now on is kept for `as_of`."""
         self._nodes: dict[str, _Node] = {"/": _Node(b"", 0, 0)}
+        self._past: dict[str, deque[_Replaced]] = {}
+        """By path, what changes replaced, oldest first."""
+        self._past_order: deque[tuple[int, str]] = deque()
+        self._is_transaction = False
 
     def get(self, path: str) -> Versioned:
         """Return a node. Raises NoNode."""
-        node = self._find(path)
-        return Versioned(node.data, node.version, node.ctime_ms, node.owner)
+        return self._find(path).read()
 
     def find(self, path: str) -> Versioned | None:
         """Return a node, None if it is not there."""
@@ -101,6 +138,18 @@ class Tree:
     def children(self, path: str) -> list[str]:
         """Return the sorted child names. Raises NoNode."""
         return sorted(self._find(path).children)
+
+    def as_of(self, zxid: int) -> Readable:
+        """Return the tree as it was after that change; what it replaced since must be kept."""
+        return _Past(self, zxid)
+
+    def forget_past(self, zxid: int) -> None:
+        """Forget what that change and those before it replaced."""
+        while self._past_order and self._past_order[0][0] <= zxid:
+            path = self._past_order.popleft()[1]
+            self._past[path].popleft()
+            if not self._past[path]:
+                del self._past[path]
 
     def create(
         self,
@@ -113,6 +162,7 @@ class Tree:
         make_parents: bool = False,
     ) -> tuple[str, Touched]:
         """Create a node and return its final path. Raises NodeExists, NoNode."""
+        self._begin()
         check_size(path, data)
         touched: list[tuple[str, str]] = []
         parent = parent_of(path)
@@ -141,7 +191,21 @@ class Tree:
         trial._nodes = _Overlay(self._nodes)
         for change in changes:
             trial._change(change, now_ms, owner)
-        return [self._change(change, now_ms, owner) for change in changes]
+        with self._transaction():
+            return [self._change(change, now_ms, owner) for change in changes]
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._begin()
+        self._is_transaction = True
+        try:
+            yield
+        finally:
+            self._is_transaction = False
+
+    def _begin(self) -> None:
+        if not self._is_transaction:
+            self.zxid += 1
 
     def _change(self, change: Change, now_ms: int, owner: int) -> tuple[Changed, Touched]:
         check_path(change.path)
@@ -161,15 +225,18 @@ class Tree:
 
     def set(self, path: str, data: bytes, version: int) -> tuple[int, Touched]:
         """Replace a node's bytes; return its new version. Raises NoNode, VersionConflict."""
+        self._begin()
         check_size(path, data)
         node = self._find(path)
         _check_version(path, node, version)
+        self._remember(path)
         node.data = data
         node.version += 1
         return node.version, Touched(nodes=(path,))
 
     def delete(self, path: str, version: int) -> Touched:
         """Delete a leaf. Raises NoNode, NotEmpty, VersionConflict."""
+        self._begin()
         node = self._find(path)
         _check_version(path, node, version)
         if node.children:
@@ -181,13 +248,8 @@ class Tree:
     def delete_owned(self, owner: int) -> list[Touched]:
         """Delete every ephemeral of a session, in order of creation."""
         doomed = [path for path, node in self._nodes.items() if node.owner == owner]
-        return [self._detach(path) for path in doomed]
-
-    def copy(self) -> Tree:
-        """Return an independent copy: what a server that lags behind still shows."""
-        twin = Tree()
-        twin._nodes = {path: node.copy() for path, node in self._nodes.items()}
-        return twin
+        with self._transaction():
+            return [self._detach(path) for path in doomed]
 
     def paths(self) -> list[str]:
         """Return every path but the root, sorted."""
@@ -210,7 +272,17 @@ class Tree:
             self._attach(made, _Node(b"", now_ms, 0))
         return [(made, parent_of(made)) for made in reversed(missing)]
 
+    def _remember(self, path: str) -> None:
+        """Keep what a change is about to replace."""
+        if self.keeps_past:
+            node = self._nodes.get(path)
+            replaced = _Replaced(self.zxid, None if node is None else node.copy())
+            self._past.setdefault(path, deque()).append(replaced)
+            self._past_order.append((self.zxid, path))
+
     def _attach(self, path: str, node: _Node) -> None:
+        self._remember(path)
+        self._remember(parent_of(path))
         directory = self._nodes[parent_of(path)]
         directory.children[path.rpartition("/")[2]] = None
         directory.created_count += 1
@@ -218,9 +290,41 @@ class Tree:
 
     def _detach(self, path: str) -> Touched:
         parent = parent_of(path)
+        self._remember(path)
+        self._remember(parent)
         del self._nodes[path]
         del self._nodes[parent].children[path.rpartition("/")[2]]
         return Touched(nodes=(path,), directories=(path, parent))
+
+
+class _Past:
+    """The tree as it was after a change. Implements `Readable`."""
+
+    def __init__(self, tree: Tree, zxid: int) -> None:
+        self._tree = tree
+        self._zxid = zxid
+
+    def get(self, path: str) -> Versioned:
+        return self._find(path).read()
+
+    def find(self, path: str) -> Versioned | None:
+        node = self._node(path)
+        return None if node is None else node.read()
+
+    def children(self, path: str) -> list[str]:
+        return sorted(self._find(path).children)
+
+    def _find(self, path: str) -> _Node:
+        node = self._node(path)
+        if node is None:
+            raise NoNode(path)
+        return node
+
+    def _node(self, path: str) -> _Node | None:
+        for replaced in self._tree._past.get(path, ()):
+            if replaced.zxid > self._zxid:
+                return replaced.node
+        return self._tree._nodes.get(path)
 
 
 def parent_of(path: str) -> str:

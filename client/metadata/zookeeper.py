@@ -26,12 +26,14 @@ import enum
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
+from kazoo.security import Permissions
 
 from client import callbacks
 from client.errors import (
@@ -44,7 +46,6 @@ from client.errors import (
     SessionExpired,
 )
 from client.histogram import Histogram
-from client.metadata.loop_inbox import LoopInbox
 from client.metadata.store import (
     Change,
     Changed,
@@ -56,8 +57,9 @@ from client.metadata.store import (
     check_size,
 )
 from client.metadata.tree import parent_of
+from client.metadata.unreadable import UnreadableNodes
 from client.metadata.zookeeper_errors import translate
-from client.metadata.zookeeper_handler import InlineHandler
+from client.metadata.zookeeper_handler import InlineHandler, NumberedConnection
 from client.metadata.zookeeper_login import SaslConnection, credentials
 from client.metadata.zookeeper_multi import (
     Hook,
@@ -68,7 +70,6 @@ from client.metadata.zookeeper_multi import (
     check_changes,
     read,
 )
-from client.metadata.zookeeper_opening import Opening
 from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 
 _log = logging.getLogger(__name__)
@@ -133,6 +134,7 @@ class ZooKeeperStore:
         self._start_timeout_s = start_timeout_ms / 1000
         self.request_seconds = Histogram()
         """How long servers take to answer, for dashboards."""
+        self.unreadable = UnreadableNodes()
         self._state = SessionState.SUSPENDED
         self._session_id = 0
         self._closed = False
@@ -158,6 +160,8 @@ class ZooKeeperStore:
             self._client._connection = SaslConnection(
                 self._client, security, on_login=self._on_login, on_refusal=self._on_refusal
             )
+        else:
+            self._client._connection = NumberedConnection(self._client)
 
     async def start(self) -> None:
         """Open the session. Raises MetadataError when no server answers in time, AuthFailed when
@@ -412,8 +416,14 @@ class ZooKeeperStore:
         self._tell(SessionState.CONNECTED)
         callbacks.each(callbacks.Kind.METADATA, [watch.call for watch in pending])
         for operation in held.values():
-            if not operation.answer.done():
+            if operation.answer.done():
+                continue
+            try:
                 self._begin(operation)
+            except Exception as error:  # of the library: those behind it must not wait for ever
+                self._in_flight.pop(operation.answer, None)
+                unknown = ConnectionLoss(operation.path)
+                callbacks.fail(callbacks.Kind.METADATA, error, operation.answer, unknown)
 
     def _tell(self, state: SessionState) -> None:
         self._state = state
@@ -426,6 +436,16 @@ class ZooKeeperStore:
         for answer in failed:
             if not answer.done():
                 answer.set_exception(type(error)(*error.args))
+
+
+async def may_write_alone(store: ZooKeeperStore, path: str) -> bool:
+    """Say whether only named users may change a node, not everybody who reaches ZooKeeper.
+
+    Raises MetadataError.
+    """
+    found, _ = await store._call(path, partial(store._client.get_acls_async, path))
+    everybody = (one for one in found if one.id.scheme == "world")
+    return not any(one.perms & ~Permissions.READ for one in everybody)
 
 
 async def protect(store: ZooKeeperStore, root: str) -> int:
@@ -445,3 +465,104 @@ async def protect(store: ZooKeeperStore, root: str) -> int:
         count += 1
         paths += [f"{path.rstrip('/')}/{name}" for name in below]
     return count
+
+
+class LoopInbox:
+    """Hands calls of another thread to the event loop, in order, and wakes it once for a burst.
+
+    It is how kazoo's connection thread is left, without a lock: whether the loop knows is cleared
+    before the calls are looked at, and set after there is one more, so none is overlooked. `open`
+    before the first call.
+    """
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop
+        self._calls: deque[Callable[[], object]] = deque()
+        self._is_noticed = False
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run what is put here on `loop`."""
+        self._loop = loop
+
+    def put(self, call: Callable[[], object]) -> None:
+        """Run `call` on the event loop, after everything put before. From any thread."""
+        self._calls.append(call)
+        if not self._is_noticed:
+            self._is_noticed = True
+            self._notice()
+
+    def _notice(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._empty)
+        except RuntimeError:
+            _log.debug("metadata.loop_closed")
+
+    def _empty(self) -> None:
+        self._is_noticed = False
+        try:
+            while self._calls:
+                self._calls.popleft()()
+        finally:
+            if self._calls:  # one of them failed: the loop tells, and the others have their turn
+                self._notice()
+
+
+class _Refusal(NamedTuple):
+    host: str
+    reason: str
+    """And what to do."""
+
+    def tell(self) -> None:
+        _log.warning("metadata.login_refused host=%s reason=%r", self.host, self.reason)
+
+
+class Opening:
+    """How the first connection of a store comes about, and which servers have refused our login
+    since the last one.
+
+    While a session is opened, whoever opens it is told of a refusal, at once if no server is left;
+    later the log tells, once for each server and reason.
+    """
+
+    def __init__(self, server_count: int, *, logs_in: bool) -> None:
+        """`logs_in`: whether a connection is one only behind a login."""
+        self.logs_in = logs_in
+        self._server_count = server_count
+        self._was_connected = False
+        self._is_settled = asyncio.Event()
+        """There was a connection, or all servers have refused us."""
+        self._refusals: list[_Refusal] = []
+
+    @property
+    def refusal(self) -> str:
+        """Why a server did not let us in, and what to do; empty if none refused us."""
+        return self._refusals[-1].reason if self._refusals else ""
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Wait for the first connection; return whether there is one."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._is_settled.wait()
+        except TimeoutError:
+            pass  # as if all had refused us
+        return self._was_connected
+
+    def connect(self) -> None:
+        """Take notice of a connection."""
+        if not self._was_connected:
+            for refusal in dict.fromkeys(self._refusals):
+                refusal.tell()  # it was not all of them
+        self._refusals.clear()
+        self._was_connected = True
+        self._is_settled.set()
+
+    def refuse(self, host: str, reason: str) -> None:
+        """Take notice of a server that did not let us in."""
+        refusal = _Refusal(host, reason)
+        if not self._was_connected:
+            self._refusals.append(refusal)
+            if len(self._refusals) >= self._server_count:
+                self._is_settled.set()
+        elif refusal not in self._refusals:
+            self._refusals.append(refusal)
+            refusal.tell()

@@ -11,7 +11,9 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
 
 from client.metadata.zookeeper_io import BufferedSocket, Readable, TlsSocket, Wake, select_ready
 from client.security.tls_contexts import FreshContext
@@ -22,6 +24,30 @@ _log = logging.getLogger(__name__)
 class _InlineQueue:
     def put(self, call: Callable[[], None]) -> None:
         call()
+
+
+class NumberedConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's connection, whose requests have numbers that no earlier one of the session had.
+
+    A server knows what it owes a session by such a number. kazoo counts from 1 again in every
+    connection. So when a session has moved while the leader still held a write of it, the new
+    server took the outcome of that write for the answer to the request that had its number by then:
+    the answer to another request than the oldest, or, far worse, a success that was none.
+    """
+
+    _last_xid = 0
+
+    def __init__(self, client: KazooClient, **options: Any) -> None:
+        super().__init__(client, client._conn_retry.copy(), logger=client.logger, **options)
+
+    @property
+    def _xid(self) -> int:
+        return self._last_xid
+
+    @_xid.setter
+    def _xid(self, xid: int | None) -> None:
+        if xid:  # else kazoo begins a connection
+            self._last_xid = xid
 
 
 class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types

@@ -23,10 +23,10 @@ from typing import Any, Final, NoReturn
 
 import kazoo.exceptions as zk
 from kazoo.client import KazooClient
-from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import SASL, Auth
 from kazoo.security import ACL, make_acl, make_digest_acl
 
+from client.metadata.zookeeper_handler import NumberedConnection
 from client.security.cluster_security import ClusterSecurity
 from client.security.core.digest_md5 import DigestError, DigestMd5Client
 
@@ -94,7 +94,7 @@ def _owners(security: ClusterSecurity) -> list[ACL]:
     return owners
 
 
-class SaslConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
+class SaslConnection(NumberedConnection):
     """kazoo's connection, with a login of ours. All of it runs in the connection thread."""
 
     def __init__(
@@ -107,7 +107,7 @@ class SaslConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no t
     ) -> None:
         """`on_login`: called when requests may leave. `on_refusal`: called with the host and what
         to do."""
-        super().__init__(client, client._conn_retry.copy(), logger=client.logger, sasl_options={})
+        super().__init__(client, sasl_options={})
         self._security = security
         self._on_login = on_login
         self._on_refusal = on_refusal

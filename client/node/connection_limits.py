@@ -2,7 +2,7 @@
 
 Sizes and times in, verdicts out: the caller closes whoever is named.
 
-- `ConnectionQuotas`: this many connections in total and from one host.
+- `ConnectionQuotas`: this many connections in total, from one host, and of strangers.
 - `HeldBytes`: bytes that a peer makes us hold, of a request that it does not finish or of answers
   that it does not read. They have a time limit, which begins anew with every MiB: a large request
   on a slow link ends, one byte a minute does not. And all of them together have a size limit:
@@ -14,6 +14,12 @@ from __future__ import annotations
 
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from client.security.networks import network_of
+
+STRANGERS_BYTES_MAX: Final = 16 << 20
+"""Of the unfinished requests of peers that have not said who they are, unless a setting says so."""
+RESERVED_PARTS: Final = 10
+"""One of so many places is for the cluster's own nodes, where they have a listener of their own."""
 PROGRESS_BYTES: Final = 1 << 20
 """By this much must change what is held for the time limit to begin anew."""
 
@@ -31,6 +37,10 @@ class ConnectionLimits(NamedTuple):
     unread_bytes_max: int
     unsent_bytes_max: int
     """Beyond this many bytes that one peer has not taken, it counts as not reading its answers."""
+    strangers_bytes_max: int = STRANGERS_BYTES_MAX
+    """Of the unfinished requests of peers that have not said who they are."""
+    reserved_max: int = 0
+    """Connections that are kept free for the cluster's own nodes."""
 
     def unsent_mark(self, connection_count: int) -> int:
         """Return `unsent_bytes_max` for a server with this many connections: in a crowd it is less.
@@ -45,36 +55,60 @@ class ConnectionLimits(NamedTuple):
 
 
 class ConnectionQuotas:
-    """How many connections there are, in total and by host."""
+    """How many connections there are, in total and by host.
 
-    def __init__(self, total_max: int, per_host_max: int) -> None:
+    A part of the places is reserved for connections of the cluster's own nodes, where these have a
+    door of their own, and at a door an address counts by itself: however many clients there are,
+    nodes reach each other. Of what is left, strangers have half at most: peers that have to say who
+    they are. Addresses of one network of IPv6 are one host (`client/security/networks.py`).
+    """
+
+    def __init__(self, total_max: int, per_host_max: int, *, reserved_max: int = 0) -> None:
+        """`reserved_max`: places that only the cluster's own nodes take."""
         self._total_max = total_max
         self._per_host_max = per_host_max
-        self._per_host: dict[str, int] = {}
+        self._reserved_max = reserved_max
+        self._per_host: dict[tuple[str, bool], int] = {}
+        """By network, and whether they came by the nodes' own door."""
         self.total = 0
+        self.strangers = 0
 
     def limit(self, total_max: int, per_host_max: int) -> None:
         """Change both limits; connections that are counted stay, even if they are too many."""
         self._total_max = total_max
         self._per_host_max = per_host_max
 
-    def add(self, host: str) -> str | None:
-        """Count a connection; or return the reason why there may not be another one."""
-        count = self._per_host.get(host, 0)
-        if self.total >= self._total_max:
+    def add(self, host: str, *, is_own: bool = False, is_stranger: bool = False) -> str | None:
+        """Count a connection; or return the reason why there may not be another one.
+
+        `is_own`: whether it came by the door of the cluster's own nodes.
+        """
+        key = network_of(host), is_own
+        count = self._per_host.get(key, 0)
+        reserved = 0 if is_own else min(self._reserved_max, self._total_max - 1)
+        if self.total >= self._total_max - reserved:
             return "connections_max is reached"
+        if is_stranger and not is_own and self.strangers >= -(-(self._total_max - reserved) // 2):
+            return "half of connections_max have not logged in"
         if count >= self._per_host_max:
             return "connections_per_host_max is reached"
         self.total += 1
-        self._per_host[host] = count + 1
+        self.strangers += is_stranger
+        self._per_host[key] = count + 1
         return None
 
-    def remove(self, host: str) -> None:
+    def welcome(self) -> None:
+        """A stranger has said who it is."""
+        self.strangers -= 1
+
+    def remove(self, host: str, *, is_own: bool = False, is_stranger: bool = False) -> None:
         """A connection that was counted is gone."""
+        key = network_of(host), is_own
         self.total -= 1
-        self._per_host[host] -= 1
-        if not self._per_host[host]:
-            del self._per_host[host]
+        self.strangers -= is_stranger
+        self._per_host[key] -= 1
+        if not self._per_host[key]:
+            del self._per_host[key]
 
 
 class _Holding:

@@ -5,6 +5,7 @@ connections in and looks after them now and then; a `FramedConnection` receives 
 subclass, which serves them and writes the answers. Limits that hold for both:
 
 - beyond `connections_max`, or `connections_per_host_max` of one host, new connections are closed;
+  so are those of strangers while half of all are theirs, and a part is for the cluster's own nodes;
 - a connection that is silent for long and is owed no answer is closed;
 - one that does not finish its request, or does not read its answers, is cut off when that takes too
   long, or while too much of that kind is held for all of them (`connection_limits.py`);
@@ -25,8 +26,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from client.errors import RemoteProtocolError
 from client.node.connection_limits import ConnectionLimits, ConnectionQuotas, HeldBytes
-from client.wire.frames import Chunk
-from client.wire.intake import FrameIntake, make_window
+from client.wire.frames import Chunk, FrameIntake, make_window
 
 _SWEEP_S: Final = 15.0
 _REPEAT_S: Final = 10.0
@@ -50,12 +50,18 @@ class FramedServer(abc.ABC, Generic[C]):
             limits.unfinished_bytes_max, limits.frame_timeout_s
         )
         """Requests that are not complete, or could not start yet."""
+        self.strangers: HeldBytes[C] = HeldBytes(limits.strangers_bytes_max, limits.frame_timeout_s)
+        """The same of peers that have not said who they are: what they hold cuts off none but
+        them."""
         self.unread: HeldBytes[C] = HeldBytes(limits.unread_bytes_max, limits.connection_idle_s)
         """Answers that their clients do not read."""
         self.unsent_mark = limits.unsent_mark(0)
         """Answers that a peer has not taken count as unread from here on."""
         self._connections: dict[C, None] = {}
-        self._quotas = ConnectionQuotas(limits.connections_max, limits.connections_per_host_max)
+        self._quotas = ConnectionQuotas(
+            limits.connections_max, limits.connections_per_host_max,
+            reserved_max=limits.reserved_max,
+        )  # fmt: skip
         self._listeners: list[asyncio.AbstractServer] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._quiet_until_s = 0.0
@@ -103,7 +109,9 @@ class FramedServer(abc.ABC, Generic[C]):
 
     def admit(self, connection: C) -> bool:
         """Take in a new connection unless a limit is reached."""
-        reason = self._quotas.add(connection.host)
+        reason = self._quotas.add(
+            connection.host, is_own=connection.is_own, is_stranger=connection.is_stranger
+        )
         if reason is None:
             self._connections[connection] = None
             mark = self.connection_limits.unsent_mark(len(self._connections))
@@ -121,18 +129,27 @@ class FramedServer(abc.ABC, Generic[C]):
         """Drop a connection that is gone."""
         if connection in self._connections:
             del self._connections[connection]
-            self._quotas.remove(connection.host)
+            self._quotas.remove(
+                connection.host, is_own=connection.is_own, is_stranger=connection.is_stranger
+            )
             # Not before half of the crowd is gone, or one that comes and goes would cost us much.
             mark = self.connection_limits.unsent_mark(2 * len(self._connections))
             if mark > self.unsent_mark:
                 self._set_unsent_mark(mark)
-        self.unfinished.forget(connection)
+        connection.unfinished.forget(connection)
         self.unread.forget(connection)
+
+    def welcome(self, connection: C) -> None:
+        """A connection has said who it is."""
+        if connection in self._connections:
+            self._quotas.welcome()
 
     def make_room(self) -> None:
         """Cut off whoever holds longest while too much is held."""
         while (connection := self.unfinished.excess()) is not None:
             connection.cut_off("unfinished requests exceed unfinished_bytes_max")
+        while (connection := self.strangers.excess()) is not None:
+            connection.cut_off("unfinished requests of strangers exceed their limit")
         while (connection := self.unread.excess()) is not None:
             connection.cut_off("unread answers exceed unread_bytes_max")
 
@@ -155,7 +172,7 @@ class FramedServer(abc.ABC, Generic[C]):
 
     def _sweep(self) -> None:
         limits, now_s = self.connection_limits, self.loop.time()
-        for connection in self.unfinished.overdue(now_s):
+        for connection in (*self.unfinished.overdue(now_s), *self.strangers.overdue(now_s)):
             if connection.is_reading:
                 connection.cut_off("unfinished request for longer than frame_timeout_ms")
         for connection in list(self._connections):
@@ -169,8 +186,21 @@ class FramedServer(abc.ABC, Generic[C]):
 class FramedConnection(asyncio.BufferedProtocol, abc.ABC):
     """One peer: its bytes become frames, and what it makes us hold is counted."""
 
-    def __init__(self, server: FramedServer[Any], intake: FrameIntake) -> None:
+    def __init__(
+        self,
+        server: FramedServer[Any],
+        intake: FrameIntake,
+        *,
+        is_stranger: bool = False,
+        is_own: bool = False,
+    ) -> None:
+        """`is_stranger`: whether the peer has to say who it is; `welcome` ends that. `is_own`:
+        whether it came where the cluster's own nodes do, and nobody else."""
+        self.is_own = is_own
         self.host = ""
+        self.is_stranger = is_stranger
+        self.unfinished = server.strangers if is_stranger else server.unfinished
+        """Where what it has begun to send is counted."""
         self.is_reading = True
         """Whether bytes of the peer are taken now; otherwise they wait in the socket."""
         self._server = server
@@ -188,7 +218,7 @@ class FramedConnection(asyncio.BufferedProtocol, abc.ABC):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take in the connection, or close it at once if there are too many."""
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = cast("asyncio.Transport", transport)
         self.host = str((transport.get_extra_info("peername") or ("",))[0])
         if self._server.admit(self):
             self._adjust_unsent_mark()
@@ -221,18 +251,19 @@ class FramedConnection(asyncio.BufferedProtocol, abc.ABC):
         if self._closed_s != OPEN:
             return
         held_bytes += intake.buffered_bytes
+        unfinished = self.unfinished
         if held_bytes:
-            server.unfinished.note(
+            unfinished.note(
                 self,
                 held_bytes,
                 self._loop.time(),
                 is_new=bool(frames),
                 reserved=intake.reserved_bytes,
             )
-            if server.unfinished.excess() is not None:
+            if unfinished.is_over:
                 server.make_room()
-        elif frames and server.unfinished.total_bytes:  # mostly nothing is held of anybody
-            server.unfinished.forget(self)
+        elif frames and unfinished.total_bytes:  # mostly nothing is held of anybody
+            unfinished.forget(self)
 
     @property
     def missing_bytes(self) -> int:
@@ -279,7 +310,15 @@ class FramedConnection(asyncio.BufferedProtocol, abc.ABC):
 
     def _drop_waiting(self) -> None:
         """Forget what came and did not begin."""
-        self._server.unfinished.forget(self)
+        self.unfinished.forget(self)
+
+    def welcome(self) -> None:
+        """The peer has said who it is."""
+        if self.is_stranger:
+            self.is_stranger = False
+            self.unfinished.forget(self)
+            self.unfinished = self._server.unfinished
+            self._server.welcome(self)
 
     # --- the end of it
 
@@ -358,7 +397,7 @@ class FramedConnection(asyncio.BufferedProtocol, abc.ABC):
         if not is_reading:
             transport.pause_reading()
             return
-        intake, unfinished, now_s = self._intake, self._server.unfinished, self._loop.time()
+        intake, unfinished, now_s = self._intake, self.unfinished, self._loop.time()
         unfinished.note(self, intake.buffered_bytes, now_s, reserved=intake.reserved_bytes)
         unfinished.resume(self, now_s)
         transport.resume_reading()

@@ -11,6 +11,8 @@ Each caller learns what became of its own request, and nothing else:
     the group was refused    nothing has happened then, and one of them is guilty: each is sent
                              alone, in the same order
     no answer came           the outcome is unknown, for each
+    sending it raised        a mistake of ours, or the end of the process: no answer came, either
+                             (NOBODY-WAITS), and whoever looks after tasks hears of it
 
 A change of a group may find what those before it made, as if they had been sent one after the
 other. Between changes and reads there is no order: who needs one waits for the answer. Changes that
@@ -113,14 +115,20 @@ class _Groups(Generic[_T, _R]):
     async def _send_group(self, group: list[_Waiting[_T, _R]]) -> None:
         try:
             results = await self._send([one.what for one in group])
+            for one, result in zip(group, results, strict=True):
+                _settle(one, result)
         except _UNKNOWN as error:
             for one in group:
                 _settle(one, type(error)(*error.args))
         except MetadataError:
-            await asyncio.gather(*map(_answer_alone, group))
-        else:
-            for one, result in zip(group, results, strict=True):
-                _settle(one, result)
+            alone = await asyncio.gather(*map(_answer_alone, group), return_exceptions=True)
+            failures = [failure for failure in alone if failure is not None]
+            if failures:
+                raise failures[0] from None
+        except BaseException as error:
+            for one in group:
+                _settle(one, _no_answer(error))
+            raise
 
 
 async def _answer_alone(one: _Waiting[Any, Any]) -> None:
@@ -128,8 +136,16 @@ async def _answer_alone(one: _Waiting[Any, Any]) -> None:
         result = await one.alone()
     except MetadataError as error:
         _settle(one, error)
+    except BaseException as error:
+        _settle(one, _no_answer(error))
+        raise
     else:
         _settle(one, result)
+
+
+def _no_answer(error: BaseException) -> ConnectionLoss:
+    """Return what those learn whose request may have been sent: nobody waits for ever."""
+    return ConnectionLoss(f"the request may have been sent, then: {error!r}")
 
 
 def _settle(one: _Waiting[Any, Any], result: object) -> None:

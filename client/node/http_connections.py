@@ -3,7 +3,9 @@
 aiohttp bounds the size of a request's head and body and forgets how long either takes: a thousand
 connections that send a header a minute are a thousand open files for ever. Here each connection has
 a door in front of aiohttp's protocol, which limits how many there are in total, and how long one
-may be without a request under way.
+may be without a request under way. One address has a part of the places only, and some are kept
+for this machine: whoever opens connections until there are no more keeps neither the probes of an
+orchestrator out nor the operator at the machine.
 `watch` is the middleware that tells the doors when one is; it also gives a body its time.
 
 Bodies are held in memory until their requests end, so all of them together have a limit, too:
@@ -19,20 +21,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 from aiohttp import web
 
+from client.node.http_bodies import read_body
 from client.node.logs import AT_WILL
 from client.node.tls.transport import TlsGate, TlsProtocol
-from client.wire.intake import make_window
+from client.security.admin_access import is_loopback
+from client.security.networks import network_of
+from client.wire.frames import make_window
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 CONNECTIONS_MAX: Final = 500
+RESERVED_PARTS: Final = 10
+"""One of so many places is for connections from this machine."""
+PER_HOST_PARTS: Final = 4
+"""One of so many places, at most, is for one other address."""
 PATIENCE_S: Final = 30.0
 """For a request's head, for its body, and between two requests."""
 BODIES_BYTES_MAX: Final = 64 << 20
@@ -51,6 +61,10 @@ class HttpConnections:
         self, connections_max: int = CONNECTIONS_MAX, patience_s: float = PATIENCE_S
     ) -> None:
         self._connections_max = connections_max
+        self._strangers_max = connections_max - connections_max // RESERVED_PARTS
+        self._per_host_max = max(1, connections_max // PER_HOST_PARTS)
+        self._per_host: Counter[str] = Counter()
+        """By network, of other machines."""
         self._patience_s = patience_s
         self._doors: dict[object, _HttpConnection] = {}
         """aiohttp's protocol -> the door in front of it."""
@@ -73,7 +87,7 @@ class HttpConnections:
         `tls`: returns the context of the next connection; None: it speaks plain text.
         """
         loop = asyncio.get_running_loop()
-        inner = cast(Callable[[], asyncio.Protocol], runner.server)
+        inner = cast("Callable[[], asyncio.Protocol]", runner.server)
 
         def make_plain() -> asyncio.BaseProtocol:
             return _HttpConnection(self, inner())
@@ -125,10 +139,10 @@ class HttpConnections:
         return await handler(request)
 
     async def body(self, request: web.Request) -> bytes:
-        """Read a request's body.
+        """Read a request's body, as `read_body` does.
 
-        Raises web.HTTPRequestTimeout if that takes too long, web.HTTPServiceUnavailable if too
-        many are held already.
+        Raises also web.HTTPRequestTimeout if that takes too long, web.HTTPServiceUnavailable if
+        too many are held already.
         """
         size = request.content_length
         if size is None or size > request.client_max_size:
@@ -141,16 +155,21 @@ class HttpConnections:
             self.bodies_bytes += size
         try:
             async with asyncio.timeout(self._patience_s):
-                return await request.read()
+                return await read_body(request)
         except TimeoutError:
             raise web.HTTPRequestTimeout(text="the body took too long\n") from None
 
     def enter(self, door: _HttpConnection) -> bool:
-        """Take in a connection unless there are too many."""
-        if len(self._doors) >= self._connections_max:
+        """Take in a connection unless there are too many, of all or from its address."""
+        is_here = is_loopback(door.host)
+        places = self._connections_max if is_here else self._strangers_max
+        key = network_of(door.host)
+        if len(self._doors) >= places or self._per_host[key] >= self._per_host_max:
             self.refused_count += 1
             return False
         self._doors[door.inner] = door
+        if not is_here:
+            self._per_host[key] += 1
         return True
 
     @property
@@ -160,7 +179,13 @@ class HttpConnections:
 
     def leave(self, door: _HttpConnection) -> None:
         """A connection is gone."""
-        self._doors.pop(door.inner, None)
+        del self._doors[door.inner]
+        if is_loopback(door.host):
+            return
+        key = network_of(door.host)
+        self._per_host[key] -= 1
+        if not self._per_host[key]:
+            del self._per_host[key]
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -181,11 +206,13 @@ class _HttpConnection(asyncio.Protocol):
         """What the body of the request under way counts for."""
         self.since_s = asyncio.get_running_loop().time()
         self.transport: asyncio.Transport
+        self.host = ""
         self._doors = doors
         self._is_in = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
+        self.transport = cast("asyncio.Transport", transport)
+        self.host = (transport.get_extra_info("peername") or ("",))[0]
         self._is_in = self._doors.enter(self)
         if self._is_in:
             self.inner.connection_made(transport)
@@ -237,9 +264,7 @@ class _TlsHttpConnection(_HttpConnection):
 
     def fail(self, reason: str) -> None:
         """Close the connection because of what the peer sent."""
-        peer = self.transport.get_extra_info("peername")
-        host = peer[0] if peer else ""
-        log.warning("admin.connection_failed peer=%s reason=%r", host, reason, extra=AT_WILL)
+        log.warning("admin.connection_failed peer=%s reason=%r", self.host, reason, extra=AT_WILL)
         self.transport.close()
 
 

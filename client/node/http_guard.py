@@ -9,6 +9,7 @@ loopback names only, which defeats DNS rebinding.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import logging
@@ -22,22 +23,24 @@ from aiohttp.typedefs import Middleware
 
 from client.errors import ConfigError, QuireError
 from client.node.exposition import Exposition, table
-from client.node.logs import AT_WILL
+from client.node.logs import AT_WILL, SECURITY
 from client.node.process_metrics import ADMIN_EXPIRES, ADMIN_REFUSED, ADMIN_ROWS
-from client.node.wrong_tokens import WAITING_MAX, WrongTokens
 from client.security.admin_access import (
     AdminAccess,
     Caller,
     Role,
+    Tokens,
+    check_secret,
     is_loopback,
     roles_of,
 )
-from client.security.admin_tokens import Tokens
 from client.security.certificate_dates import first_expiry_s
+from client.security.failure_delays import WAITING_MAX, FailureDelays
 from client.security.principal_rules import PrincipalRules
 from client.security.tls_contexts import FreshContext, load_authority, server_context
 
 log = logging.getLogger(__name__)
+_log = SECURITY
 
 SAFE: Final = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing."""
@@ -54,6 +57,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _BEARER: Final = "Bearer "
 _BASIC: Final = "Basic "
 _CHARS_MAX: Final = 249
+
+_FORGOTTEN_AFTER_S: Final = 300.0
+_HOSTS_MAX: Final = 10_000
 
 
 class AccessRefused(QuireError):
@@ -99,6 +105,8 @@ class HttpGuard:
 
         Reads the files. Raises ConfigError.
         """
+        check_secret("admin_token", access.admin_token, [host])
+        check_secret("admin_read_token", access.admin_read_token, [host])
         self._access = access
         self._takes_basic = takes_basic
         self._only_loopback = not access.asks_callers and is_loopback(host)
@@ -192,8 +200,22 @@ class HttpGuard:
 
     async def check_metrics(self, request: web.Request) -> None:
         """Refuse what /metrics is not for. Raises AccessRefused."""
-        if not self._access.admin_metrics_open:
+        if self._access.metrics_are_open:
+            self.check_browser(request)
+        else:
             await self.check(request, Role.LOOK)
+
+    async def may_see_names(self, request: web.Request) -> bool:
+        """Say whether the answer to a probe, which needs no token, may name topics.
+
+        Raises AccessRefused if there is a token, and it is wrong.
+        """
+        if not self._access.asks_callers:
+            return True
+        if self._token(request) is None and self._by_certificate(request) is None:
+            return False
+        await self.check(request, Role.LOOK)
+        return True
 
     async def _caller(self, request: web.Request) -> Caller:
         shown = self._by_certificate(request)
@@ -250,7 +272,7 @@ class HttpGuard:
         field: str, name: str = "", retry_after_s: int | None = None,
     ) -> AccessRefused:  # fmt: skip
         self.refused_count += 1
-        log.warning(
+        _log.warning(
             "admin.refused user=%r peer=%s method=%s path=%r reason=%s",
             name, request.remote, request.method, request.path[:_CHARS_MAX], code, extra=AT_WILL,
         )  # fmt: skip
@@ -285,6 +307,16 @@ class HttpGuard:
             )  # fmt: skip
 
 
+async def close_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    """Tell nobody which libraries run here, and let nobody keep or reinterpret an answer.
+
+    For `on_response_prepare` of an application.
+    """
+    response.headers["Server"] = "quire"
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    response.headers.setdefault("Cache-Control", "no-store")
+
+
 @web.middleware
 async def with_sentences(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer what may not be asked with one sentence."""
@@ -306,3 +338,34 @@ def _place(origin: str) -> str:
         return urlsplit(origin).netloc
     except ValueError:
         return ""
+
+
+class WrongTokens:
+    """Makes guessing the tokens of an HTTP port slow: the answer to a wrong one waits.
+
+    It waits longer with each wrong one of an address, as failed logins of Kafka's clients do, and
+    while several answers of an address wait, further tokens of it are not even compared
+    (`client/security/failure_delays.py`).
+    """
+
+    def __init__(self, delay_s: float, delay_max_s: float) -> None:
+        """`delay_s`: of the first answer; 0: none waits."""
+        self._delay_max_s = delay_max_s
+        self._delays = FailureDelays(
+            delay_s, delay_max_s, forgotten_after_s=_FORGOTTEN_AFTER_S, hosts_max=_HOSTS_MAX
+        )
+
+    def is_full(self, host: str) -> bool:
+        """Whether no token of an address may be compared now."""
+        return self._delays.is_full(host, asyncio.get_running_loop().time())
+
+    @property
+    def retry_after_s(self) -> int:
+        """When it is worth coming again."""
+        return int(self._delay_max_s) + 1
+
+    async def wait(self, host: str) -> None:
+        """A token of an address was wrong: return when that may be answered."""
+        delay_s = self._delays.fail(host, asyncio.get_running_loop().time())
+        if delay_s:
+            await asyncio.sleep(delay_s)

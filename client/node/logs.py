@@ -13,6 +13,9 @@ in `ops/monitoring/EVENTS.md`; a test compares that list with the calls.
     json   {"ts": "2026-11-20T18:02:11.042Z", "level": "info", "component": "bookie", "node": "b1",
             "event": "ledger.fenced", "ledger": 12, "bookie": "b3"}
 
+In text, a value with spaces or quotes is quoted, so what a client said cannot look like fields of
+ours, and an exception's lines are set in, so none of them can look like another line.
+
 An exception is one field, `exception`. Lines of foreign libraries have the event `library.line`.
 A warning that repeats itself (same event, same ids) is written `_BURST` times within `_WINDOW_S`;
 the next one after that says how many were left out, as `left_out`. A line that a client can cause
@@ -46,16 +49,28 @@ AT_WILL: Final = {"at_will": True}
 _WINDOW_S: Final = 10.0
 _BURST: Final = 5
 _AT_WILL_BURST: Final = 50
+_SECURITY_BURST: Final = 1000
+"""Lines of one kind at will, of all users and peers together."""
 _REMEMBERED: Final = 1000
 _EVENT: Final = re.compile(r"[a-z][a-z_]*\.[a-z][a-z_]*(?= |$)")
 _FIELD: Final = re.compile(r"^([a-z_]+)=(.*%.*)$")
 _PLACE: Final = re.compile(r"%[#0-9.+-]*[a-zA-Z]")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """What would let a client's words look like lines of ours, or steer a terminal."""
+_WORD: Final = re.compile(r"[^\s'\"][^\s]*|")
+"""What stands for itself as a value."""
+_SET_IN: Final = "    "
 _NATIVE: Final = ("%s", "%d", "%g", "%.1f", "%.3f")
 """Values of these stay numbers in JSON."""
 _FOREIGN: Final = {"kazoo": logging.ERROR, "asyncio": logging.WARNING}
 """What matters of these (lost, expired) is told by the store; the rest is a line per attempt."""
+
+
+SECURITY: Final = logging.getLogger("security")
+"""Who did what, and who was refused what: the logger of these events alone. No level that is set
+for others switches it off, and what one peer causes drowns nobody else's lines: `AT_WILL` counts
+for each user and peer, and for all of them together only far beyond that."""
+SECURITY.setLevel(logging.INFO)
 
 
 class Line(NamedTuple):
@@ -67,24 +82,43 @@ class Line(NamedTuple):
 
 def read(record: logging.LogRecord) -> Line:
     """Return a record's event and fields, values as they were given."""
+    event, parts = _parts(record)
+    if not event:
+        return Line(LIBRARY, {"logger": record.name, "message": record.getMessage()})
+    return Line(event, {name: _value(template, values) for name, template, values in parts})
+
+
+def _parts(record: logging.LogRecord) -> tuple[str, list[tuple[str, str, tuple[Any, ...]]]]:
+    """Return a record's event, "" for lines of others, and (name, template, values) of fields."""
     text = record.msg if isinstance(record.msg, str) else str(record.msg)
     named = _EVENT.match(text)
     if named is None:
-        return Line(LIBRARY, {"logger": record.name, "message": record.getMessage()})
+        return "", []
     given = iter(record.args if isinstance(record.args, tuple) else (record.args,))
-    fields: dict[str, Any] = {}
+    parts = []
     for word in text[named.end() :].split():
-        values = [next(given, None) for _ in _PLACE.findall(word)]
+        values = tuple(next(given, None) for _ in _PLACE.findall(word))
         found = _FIELD.match(word)
         if found is not None:
-            fields[found[1]] = _value(found[2], values)
-    return Line(named[0], fields)
+            parts.append((found[1], found[2], values))
+    return named[0], parts
 
 
-def _value(template: str, values: list[Any]) -> object:
+def _value(template: str, values: tuple[Any, ...]) -> object:
     if template in _NATIVE and isinstance(values[0], int | float | None):
         return values[0]
-    return template % tuple(values)
+    return template % values
+
+
+def _words(record: logging.LogRecord) -> str:
+    """Return a line of ours in which a value is one word, or quoted; "" for lines of others."""
+    event, parts = _parts(record)
+    words = [event]
+    for name, template, values in parts:
+        value = template % values
+        is_quoted = template == "%r"
+        words.append(f"{name}={value if is_quoted or _WORD.fullmatch(value) else repr(value)}")
+    return " ".join(words)
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -96,14 +130,14 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created).isoformat(" ", "milliseconds")
-        line = read(record)
-        text = record.getMessage()
-        if line.event == LIBRARY:
-            text = f"{LIBRARY} logger={record.name} {text}"
+        text = _words(record) or f"{LIBRARY} logger={record.name} {record.getMessage()}"
         left_out = getattr(record, "left_out", 0)
         text = _CONTROL.sub(_escaped, text)
         text = f"{at} {record.levelname:7} {text}" + (f" left_out={left_out}" if left_out else "")
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        if record.exc_info:
+            lines = self.formatException(record.exc_info).split("\n")
+            text += "".join(f"\n{_SET_IN}{_CONTROL.sub(_escaped, line)}" for line in lines)
+        return text
 
 
 class JsonLines(logging.Formatter):
@@ -142,12 +176,22 @@ class Repeats(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         key: tuple[object, ...] = (record.name, record.msg)
         burst = _AT_WILL_BURST
-        if not getattr(record, "at_will", False):
+        if getattr(record, "at_will", False):
+            if record.name == SECURITY.name:
+                fields = read(record).fields
+                who = (str(fields.get(name)) for name in ("user", "peer", "from"))
+                if not self._passes(record, (*key, *who), burst):
+                    return False
+                burst = _SECURITY_BURST
+        else:
             if record.levelno < logging.WARNING:
                 return True
             line = read(record)
             key = (*key, *(str(line.fields.get(name)) for name in IDS))
             burst = _BURST
+        return self._passes(record, key, burst)
+
+    def _passes(self, record: logging.LogRecord, key: tuple[object, ...], burst: int) -> bool:
         since_s, count = self._seen.pop(key, (record.created, 0))
         left_out = 0
         if record.created - since_s >= _WINDOW_S:
@@ -155,7 +199,7 @@ class Repeats(logging.Filter):
         while len(self._seen) >= _REMEMBERED:
             del self._seen[next(iter(self._seen))]
         self._seen[key] = (since_s, count + 1)
-        record.left_out = left_out
+        record.left_out = left_out + getattr(record, "left_out", 0)
         return count < burst
 
 

@@ -50,6 +50,12 @@ ROWS: Final = (
     Row("quire_metadata_request_seconds", _H, "From a request to ZooKeeper until its answer."),
     Row("quire_metadata_interruptions", _C, "Times that no ZooKeeper server answered."),
     Row("quire_metadata_sessions_expired", _C, "Sessions that ZooKeeper expired."),
+    Row(
+        "quire_metadata_unreadable_nodes",
+        _G,
+        "Nodes in ZooKeeper that this process cannot decode. It leaves them alone; the event"
+        " metadata.unreadable names them, and quire doctor says what to do.",
+    ),
     Row(TASK_FAILURES, _C, "Background tasks that failed and were restarted.", ("task",)),
     Row(
         CALLBACK_FAILURES, _C, "Callbacks that raised: bugs of whoever registered them.", ("kind",)
@@ -81,6 +87,7 @@ def provide_process(exposition: Exposition, program: str, store: MetadataStore) 
         CALLBACK_FAILURES,
         lambda: [({"kind": kind.value}, n) for kind, n in callbacks.failures.items()],
     )
+    one("quire_metadata_unreadable_nodes", lambda: len(store.unreadable))
     one("quire_metadata_connected", lambda: store.state is SessionState.CONNECTED)
     provide_metadata_requests(exposition, Histogram())
     one("quire_metadata_interruptions", lambda: counts[SessionState.SUSPENDED])

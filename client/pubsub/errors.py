@@ -7,6 +7,7 @@
     ├── InvalidTopic        name, partition count, replication or setting refused
     ├── RecordTooLarge      one record is over the size limit
     ├── PublishFailed       a record was not acknowledged; it may be in the log all the same
+    ├── UnreadableBatch     a batch in the log that nobody can read: its place is named
     ├── CommitFailed        the group has moved on; the records will be delivered again
     ├── TransactionError
     │   ├── TransactionAborted    nothing of it counts: abort, and do the work again
@@ -62,6 +63,10 @@ class PublishFailed(PubSubError):
     """
 
     outcome = Outcome.UNKNOWN
+
+
+class UnreadableBatch(PubSubError):
+    """The batch at the position of a partition cannot be read, however often it is tried."""
 
 
 class CommitFailed(PubSubError):
@@ -139,6 +144,12 @@ _PLAINER_WORDS = {
     kafka.InvalidTopicError: "the name is not allowed, or the topic is the cluster's own",
 }
 
+_DENIED = {
+    kafka.TopicAuthorizationFailedError: "the right to do that with topic",
+    kafka.GroupAuthorizationFailedError: "the right to use group",
+}
+"""What the name in such an error is about, which is all that it says."""
+
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -154,6 +165,8 @@ def check_topic_name(name: str) -> None:
 def reason(error: BaseException) -> str:
     """Say in a few words what an aiokafka exception means, without its class or number."""
     text = str(error.args[0]) if error.args and error.args[0] else ""
+    if type(error) in _DENIED:
+        return f"the user lacks {_DENIED[type(error)]}{f' {text}' if text else ''}"
     description = getattr(error, "description", "") or type(error).__name__
     return text or _PLAINER_WORDS.get(type(error), description)
 

@@ -21,15 +21,27 @@ from types import TracebackType
 from typing import Final, Literal, NamedTuple, Self
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import ConsumerStoppedError, KafkaConnectionError, KafkaError
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    CorruptRecordException,
+    KafkaConnectionError,
+    KafkaError,
+)
 from aiokafka.structs import ConsumerRecord
 
 from client.errors import ConfigError
 from client.pubsub.addresses import BOOTSTRAP_SERVERS
 from client.pubsub.brokers import Brokers
-from client.pubsub.errors import BrokerUnreachable, PubSubError, check_topic_name, translate
+from client.pubsub.errors import (
+    BrokerUnreachable,
+    PubSubError,
+    UnreadableBatch,
+    check_topic_name,
+    translate,
+)
 from client.pubsub.stable_offsets import StableConsumer
 
+_PATIENCE_MS: Final = 500
 BATCH_RECORDS_MAX: Final = 5_000
 """Records of one `next_batch`."""
 
@@ -92,20 +104,30 @@ class Subscriber:
         client_id: str = "quire-subscriber",
         session_timeout_ms: int = 10_000,
         on_assigned: OnAssigned | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
     ) -> None:
         """`start` is where to begin when the group (or a lone reader) has no position yet.
 
-        `on_assigned` hears the partitions of this member after each rebalance. Raises
-        ConfigError if `bootstrap_servers` is not `host:port[,host:port...]` or there is no such
-        isolation level, and InvalidTopic.
+        `partition` reads this one of a single topic, without a group, and `offset` begins there; an
+        offset that the partition does not have counts as none. `on_assigned` hears the partitions
+        of this member after each rebalance. Raises ConfigError if `bootstrap_servers` is not
+        `host:port[,host:port...]`, there is no such isolation level, or arguments exclude each
+        other, and InvalidTopic.
         """
         self._brokers = Brokers.of(bootstrap_servers)
         if isolation_level not in ("read_uncommitted", "read_committed"):
             raise ConfigError(
                 f"isolation_level {isolation_level!r}: use read_uncommitted or read_committed"
             )
+        if partition is not None and (group is not None or len(topics) != 1):
+            raise ConfigError("a partition is read of one topic and without a group")
+        if offset is not None and partition is None:
+            raise ConfigError("an offset needs a partition")
         for topic in topics:
             check_topic_name(topic)
+        self._partition = partition
+        self._offset = offset
         self._topics = topics
         self._group = group
         self._on_assigned = on_assigned
@@ -125,10 +147,12 @@ class Subscriber:
         """Connect, join the group and get partitions. Raises BrokerUnreachable, TopicNotFound."""
         stable = self._group is not None and self._settings["isolation_level"] == _COMMITTED
         consumer = (StableConsumer if stable else AIOKafkaConsumer)(**self._settings)
-        consumer.subscribe(self._topics, listener=_Listener(self._on_assigned))
+        if self._partition is None:
+            consumer.subscribe(self._topics, listener=_Listener(self._on_assigned))
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
                 await consumer.start()
+                self._take_partition(consumer)
         except KafkaConnectionError as error:
             await consumer.stop()
             raise BrokerUnreachable(await self._brokers.why_unreachable()) from error
@@ -144,6 +168,15 @@ class Subscriber:
             raise
         self._consumer = consumer
 
+    def _take_partition(self, consumer: AIOKafkaConsumer) -> None:
+        """Read one partition, if that was asked for."""
+        if self._partition is None:
+            return
+        place = TopicPartition(self._topics[0], self._partition)
+        consumer.assign([place])
+        if self._offset is not None:
+            consumer.seek(place, self._offset)
+
     async def close(self) -> None:
         """Leave the group and disconnect. What is not committed comes again."""
         consumer, self._consumer = self._consumer, None
@@ -158,21 +191,54 @@ class Subscriber:
             return _record(await self._running().getone())
         except ConsumerStoppedError:
             raise StopAsyncIteration from None
-        except KafkaError as error:
-            raise self._failure(error) from error
+        except Exception as error:
+            if not _is_unreadable(error):
+                raise self._failure(error) from error
+            while True:
+                found = await self._before_the_unreadable(_PATIENCE_MS, 1)
+                if found:
+                    return found[0]
 
     async def next_batch(
         self, *, timeout_ms: int = 500, records_max: int = BATCH_RECORDS_MAX
     ) -> list[Record]:
         """Return the next records, in order per partition; empty when none came in time.
 
-        The whole batch counts as handed out: call `commit` after processing all of it.
+        The whole batch counts as handed out: call `commit` after processing all of it. Raises
+        UnreadableBatch, with its place, once everything before such a batch was handed out.
         """
         try:
             batches = await self._running().getmany(timeout_ms=timeout_ms, max_records=records_max)
-        except KafkaError as error:
-            raise self._failure(error) from error
+        except Exception as error:
+            if not _is_unreadable(error):
+                raise self._failure(error) from error
+            return await self._before_the_unreadable(timeout_ms, records_max)
         return [_record(record) for batch in batches.values() for record in batch]
+
+    async def _before_the_unreadable(self, timeout_ms: int, records_max: int) -> list[Record]:
+        """A batch cannot be read, and aiokafka has dropped all that came before it in the same
+        answer: take that record by record, or name the place if there is none."""
+        consumer = self._running()
+        found: list[Record] = []
+        for at in sorted(consumer.assignment()):
+            try:
+                while len(found) < records_max:
+                    batches = await consumer.getmany(at, timeout_ms=timeout_ms, max_records=1)
+                    if not batches:
+                        break
+                    found += [_record(record) for batch in batches.values() for record in batch]
+            except Exception as error:
+                if found:
+                    return found  # the next call meets it again
+                if not _is_unreadable(error):
+                    raise self._failure(error) from error
+                offset = await consumer.position(at)
+                raise UnreadableBatch(
+                    f"the batch at offset {offset} of {at.topic} partition {at.partition} cannot be"
+                    f" read ({type(error).__name__}: {error}): `quire record peek {at.topic}"
+                    f" {at.partition} --offset {offset}` says where it ends"
+                ) from error
+        return found
 
     async def commit(self) -> None:
         """Make the group's position durable: everything handed out so far is processed.
@@ -242,6 +308,11 @@ class Subscriber:
 
     def _failure(self, error: BaseException) -> PubSubError:
         return translate(error, f"subscribing to {', '.join(self._topics)} failed")
+
+
+def _is_unreadable(error: Exception) -> bool:
+    """Whether a batch is to blame: aiokafka passes on whatever a codec raises."""
+    return not isinstance(error, KafkaError) or isinstance(error, CorruptRecordException)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka has no types

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from client.config import check_ranges, load, setting
 from client.errors import ConfigError
+from client.security.admin_access import is_loopback
 from client.security.tls_contexts import FreshContext, TlsVersion, client_context, load_chain
 
 TABLE: Final = "cluster_security"
@@ -95,6 +96,23 @@ class ClusterSecurity:
     def zookeeper_by_sasl(self) -> bool:
         """Whether the user logs in at ZooKeeper by SASL."""
         return self.zookeeper_scheme != "digest"
+
+    def check_told(self, servers: str, option: str) -> None:
+        """Check addresses of ZooKeeper that a broker told, or whoever posed as one, before the
+        user's password goes there. `option`: with which the operator names them instead.
+
+        Raises ConfigError unless the password is not sent, stays on this machine, or goes to
+        servers with a certificate of the cluster's authority.
+        """
+        is_sent = self.zookeeper_user and self.zookeeper_by_digest
+        is_proven = self.zookeeper_tls and self.tls_ca is not None
+        hosts = [server.rpartition(":")[0] for server in servers.partition("/")[0].split(",")]
+        if is_sent and not is_proven and not all(is_loopback(host.strip("[] ")) for host in hosts):
+            raise ConfigError(
+                f"a broker told that ZooKeeper is at {servers}, which nothing proves, so the"
+                f" password of {self.zookeeper_user} is not sent there: if it is right, name it"
+                f" with {option}, or have {TABLE}.zookeeper_tls and tls_ca"
+            )
 
     def contexts(self) -> FreshContext[ssl.SSLContext]:
         """Return the context of connections. Raises ConfigError."""

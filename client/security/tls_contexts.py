@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Generic, Literal, TypeVar
 
 from client.errors import ConfigError
+from client.file_modes import warn_of_readers
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ def load_chain(context: ssl.SSLContext, table: str, cert: Path, key: Path | None
         raise ConfigError(
             f"{_name(table, 'tls_cert')} {cert} with tls_key {key}: {error}"
         ) from error
+    warn_of_readers(cert if key is None else key)
 
 
 def _no_password() -> str:

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 from client.errors import LogCorrupt
 from client.ids import LeaderEpoch, LedgerId, Offset
-from client.log.paging import unfolded
 from client.log.segment_pages import (
     Item,
     Page,
@@ -25,7 +24,7 @@ from client.log.segment_pages import (
     find_epoch_end,
     find_offset,
 )
-from client.log.segments import Segment, SegmentList, epoch_end, is_inline
+from client.log.segments import Segment, SegmentList, epoch_end, unfolded
 from client.metadata import paths
 from client.metadata.store import MetadataStore
 
@@ -121,13 +120,13 @@ class SegmentPages:
         return found
 
     async def has(self, listed: SegmentList, ledger_id: LedgerId) -> bool:
-        """Whether the ledger is listed (PAGE-LOOK). Raises as `page`."""
-        if is_inline(listed, ledger_id):
+        """Whether the ledger is listed, and not as gone (PAGE-LOOK). Raises as `page`."""
+        if any(retired.ledger_id == ledger_id for retired in listed.compaction.retired):
             return True
         async with aclosing(self.segments(listed, lambda ref: ref.may_hold(ledger_id))) as walk:
             async for segment in walk:
                 if segment.ledger_id == ledger_id:
-                    return True
+                    return not segment.is_ledger_gone
         return False
 
     async def segments(

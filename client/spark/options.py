@@ -58,7 +58,8 @@ READER_OPTIONS: Final[Mapping[str, str]] = {
     "minOffsetsPerTrigger": "streams: wait until there are this many records...",
     "maxTriggerDelay": "...but no longer than this; default `15m`",
     "maxBytesPerTrigger": "streams: bytes per batch, like `64m`",
-    "minPartitions": "at least this many tasks; where other limits make more, a multiple of it",
+    "minPartitions": "this many tasks, as long as there are as many records (from ledgers:"
+    " entries); where other limits make more, a multiple of it",
     "maxRecordsPerPartition": "records per task",
     "maxBytesPerPartition": "bytes per task; default `64m`",
     "failOnDataLoss": "`true` (default): missing records end the query; `false`: a warning",

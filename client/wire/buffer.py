@@ -25,6 +25,8 @@ _INT64: Final = struct.Struct(">q")
 
 UVARINT_BYTES_MAX: Final = 5
 """A 32-bit unsigned varint takes at most five bytes."""
+STRING_BYTES_MAX: Final = 32_767
+"""Of one string, encoded: what a classic length can say, and what Kafka's own readers take."""
 UNKNOWN_TAGS_MAX: Final = 1_000
 """Tagged fields of one struct that nobody here knows; protocols have a handful."""
 _VARLONG_BYTES_MAX: Final = 10
@@ -128,12 +130,16 @@ class Reader:
             raise RemoteProtocolError("string is not UTF-8") from error
 
     def nullable_string(self, *, compact: bool) -> str | None:
-        """Read a string that may be null."""
+        """Read a string that may be null, of at most `STRING_BYTES_MAX`."""
         size = self.uvarint() - 1 if compact else self.int16()
         if size < 0:
             if size < -1:
                 raise RemoteProtocolError(f"string length {size}")
             return None
+        if size > STRING_BYTES_MAX:
+            raise RemoteProtocolError(
+                f"string of {size} bytes: at most {STRING_BYTES_MAX} are allowed"
+            )
         return self._text(size)
 
     def string(self, *, compact: bool) -> str:

@@ -9,9 +9,23 @@ a frame that comes in crumbs is not a list of crumbs, and a crumb does not keep 
 very large frame grows in one piece: to join it at its end would hold up everybody else for as long
 as that takes, some 50 ms for 100 MB.
 
-Whoever receives frames of megabytes can say where their bytes go before they are read from the
-socket, which saves two copies of all of them: `intake.py`, or `FrameReceiver` where buffers are
-used again.
+Receivers of frames of megabytes say where the bytes go before they are read from the socket, which
+saves two copies of all of them. Servers, and clients of bookies, do it by `FrameIntake`: small
+frames come many at a time and are read into one window that all connections share, and a copy of
+what came is split. A large frame gets a place of its own as soon as its length is known, and the
+rest of it is read into that. Behind a large frame only a few bytes are read, enough for the next
+length.
+
+A place is memory for bytes that did not come yet, so it has to be earned: by an eighth of the
+frame, or by a frame half as large on the same connection just before. Frames beyond
+`PLACE_BYTES_MAX` have none. Servers count places with what they hold
+(`client/node/connection_limits.py`).
+
+Clients that read large answers use `FrameReceiver`, whose `ReusedBuffers` are written to again when
+nobody has a view of them any more. A bytearray knows that by itself, for it refuses to be resized
+as long as it is viewed; so no reader has to give anything back. Fresh memory is dear because its
+pages are: the kernel clears each one at its first touch, which costs more than copying into a page
+that is there.
 """
 
 from __future__ import annotations
@@ -20,7 +34,47 @@ import struct
 from typing import Final
 
 from client.errors import RemoteProtocolError
-from client.wire.reused_buffers import ReusedBuffers
+
+STEP_BYTES: Final = 256 << 10
+"""Capacities are multiples of it, so that answers of nearly one size share buffers."""
+
+
+class ReusedBuffers:
+    """Buffers for one thread to take; views of them may be dropped in any thread."""
+
+    def __init__(self, count_max: int) -> None:
+        """`count_max`: how many are kept; what is taken beyond them is memory for once."""
+        self._count_max = count_max
+        self._buffers: list[bytearray] = []
+
+    @property
+    def kept_bytes(self) -> int:
+        """Memory of the buffers that are kept, viewed or not."""
+        return sum(map(len, self._buffers))
+
+    def take(self, size: int) -> memoryview:
+        """Return `size` bytes that nobody else views, with any content."""
+        for index, buffer in enumerate(self._buffers):
+            if _is_viewed(buffer):
+                continue
+            if len(buffer) >= size:
+                return memoryview(buffer)[:size]
+            del self._buffers[index]
+            break  # too small for what is asked for now: a larger one takes its place
+        made = bytearray(-(-size // STEP_BYTES) * STEP_BYTES)
+        if len(self._buffers) < self._count_max:
+            self._buffers.append(made)
+        return memoryview(made)[:size]
+
+
+def _is_viewed(buffer: bytearray) -> bool:
+    try:
+        last = buffer.pop()
+    except BufferError:
+        return True
+    buffer.append(last)
+    return False
+
 
 _LENGTH: Final = struct.Struct(">i")
 LENGTH_BYTES: Final = _LENGTH.size
@@ -209,3 +263,115 @@ def _length_at(view: memoryview, start: int, frame_bytes_max: int) -> int:
             raise RemoteProtocolError("no frame but TLS: the peer speaks TLS to a plain port")
         raise RemoteProtocolError(f"frame length {length} is outside 0..{frame_bytes_max}")
     return length
+
+
+WINDOW_BYTES: Final = 256 << 10
+PLACE_BYTES_MIN: Final = 64 << 10
+"""Below, reading a frame by itself would cost more system calls than it saves copies."""
+PLACE_BYTES_MAX: Final = 4 << 20
+_GLANCE_BYTES: Final = 64
+_EARNED_BY: Final = 8
+_GROWTH_MAX: Final = 2
+
+
+def make_window() -> memoryview:
+    """Return the window that all connections of one event loop share.
+
+    Whoever writes to `FrameIntake.room` says so before anybody asks for room again.
+    """
+    return memoryview(bytearray(WINDOW_BYTES))
+
+
+class FrameIntake:
+    """Room for the next bytes, then the frames (without their length) that they complete.
+
+    Frames are views; nothing is written to them again. After `received` raised, the connection
+    must be closed and this be thrown away.
+    """
+
+    __slots__ = ("_filled", "_last_bytes", "_place", "_splitter", "_window", "_window_bytes")
+
+    def __init__(self, frame_bytes_max: int, window: memoryview) -> None:
+        self._splitter = FrameSplitter(frame_bytes_max)
+        self._window = window
+        self._window_bytes = len(window)
+        self._place: memoryview | None = None
+        """Of the large frame under way; its first `_filled` bytes are there."""
+        self._filled = 0
+        self._last_bytes = 0
+        """Size of the last frame, if it had a place."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes held of a frame that is not complete, its length included."""
+        if self._place is not None:
+            return LENGTH_BYTES + self._filled
+        return self._splitter.buffered_bytes
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes of memory kept for what did not come yet."""
+        return 0 if self._place is None else len(self._place) - self._filled
+
+    @property
+    def missing_bytes(self) -> int:
+        """At least so many bytes come before the next frame is complete."""
+        if self._place is not None:
+            return len(self._place) - self._filled
+        return self._splitter.missing_bytes
+
+    def set_frame_bytes_max(self, frame_bytes_max: int) -> None:
+        """Take larger, or only smaller, frames from now on."""
+        self._splitter.set_frame_bytes_max(frame_bytes_max)
+
+    def room(self) -> memoryview:
+        """Return where the next bytes belong: at least one, and nothing behind them."""
+        if self._place is not None:
+            return self._place[self._filled :]
+        window, window_bytes = self._window, self._window_bytes
+        return window if window_bytes == len(window) else window[:window_bytes]
+
+    def fresh(self, count: int) -> memoryview | None:
+        """Return the `count` bytes that came if they begin with a frame, for somebody who knows
+        all of them at a glance; None: ask `received`. Either is called, or both in this order."""
+        if self._place is not None or self._splitter.buffered_bytes or self._last_bytes:
+            return None
+        return self._window[:count]
+
+    def received(self, count: int) -> list[memoryview]:
+        """Take notice of `count` bytes in `room`; return the frames they complete, in order.
+
+        Raises RemoteProtocolError as `FrameSplitter.feed` does.
+        """
+        if self._place is not None:
+            return self._fill(self._place, count)
+        data = bytes(self._window[:count])
+        splitter = self._splitter
+        if not splitter.buffered_bytes and splitter.is_whole(data):
+            self._last_bytes = 0
+            self._window_bytes = len(self._window)
+            return [memoryview(data)[LENGTH_BYTES:]]  # nearly always: one frame, and all of it
+        return self._split(data)
+
+    def _fill(self, place: memoryview, count: int) -> list[memoryview]:
+        self._filled += count
+        if self._filled < len(place):
+            return []
+        self._place = None
+        self._last_bytes = len(place)
+        self._window_bytes = _GLANCE_BYTES
+        return [place]
+
+    def _split(self, data: bytes) -> list[memoryview]:
+        splitter = self._splitter
+        frames = splitter.feed(data)
+        if frames:
+            self._last_bytes = 0
+        self._window_bytes = len(self._window)
+        size = splitter.frame_bytes
+        if PLACE_BYTES_MIN <= size <= PLACE_BYTES_MAX and (
+            splitter.buffered_bytes * _EARNED_BY >= size or size <= self._last_bytes * _GROWTH_MAX
+        ):
+            self._place = memoryview(bytearray(size))
+            self._filled = splitter.move_to(self._place)
+        return frames

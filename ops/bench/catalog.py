@@ -15,6 +15,7 @@ from ops.bench.workloads.records import (
     kafka_tools,
     produce,
     requests,
+    schemas,
     secured,
     spark,
     transactions,
@@ -97,6 +98,7 @@ _ALL: Final = (
         "transactions", transactions.measure, "synced brokers", 170, _as_fast_as_it_goes(2),
         rounds=1,
     ),
+    Workload("schemas", schemas.measure, "synced brokers", 45, _little, rounds=1),
     Workload(
         "catch-up", catch_up.measure, "synced brokers", 200,
         lambda scale: REPLICAS * scale.catch_up_bytes + GB,

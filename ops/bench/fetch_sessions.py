@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from client.wire.kafka.produce_client import VERSION as PRODUCE_VERSION
 from client.wire.kafka.produce_client import encode_produce
 from client.wire.kafka.requests import (

@@ -85,6 +85,8 @@ class Scale:
     limit_bytes: int = 1 << 30
     """What each transfer of `hardware` carries."""
     failover_partitions: tuple[int, ...] = (1, 1_000)
+    new_schemas: int = 100
+    """That a schema registry compares, and as many that it registers, one after the other."""
 
     def in_flight(self, entry_bytes: int) -> int:
         """Return how many adds of that size a ledger client has under way."""
@@ -130,6 +132,7 @@ class Scale:
             growth_measured_bytes=4_000_000,  # all of it: a sync may confirm all entries at once
             limit_bytes=16 << 20,
             failover_partitions=(1,),
+            new_schemas=4,
         )
 
 

@@ -71,7 +71,7 @@ async def record(name: str, pid: int, seconds: float, folder: Path) -> Process:
     """Sample a process. Raises QuireError when py-spy cannot."""
     py_spy = Path(sys.executable).with_name("py-spy")
     if not py_spy.exists():
-        raise QuireError("py-spy is not there: pip install 'quire[bench]'")
+        raise QuireError("py-spy is not there: pip install py-spy")
     output = folder / f"{pid}.raw"
     began_s, before = time.monotonic(), user_and_kernel_s(pid)
     process = await asyncio.create_subprocess_exec(

@@ -28,8 +28,7 @@ from rich.table import Table
 from client.ids import Offset
 from client.spark.decode.decode import BATCH_ROWS, Wanted, decode
 from client.spark.schema import COLUMNS, PLAIN_COLUMNS
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import Codec, headers
+from client.wire.kafka.batches.records import Codec, Record, build_batch, headers
 
 FOUR: Final = ("key", "value", "offset", "timestamp")
 _FIRST_MS: Final = 1_700_000_000_000

@@ -47,13 +47,13 @@ def acl() -> None:
 
 @acl.command(name="list")
 @click.option("--user", metavar="NAME", help="Only entries about this user.")
-@click.option("--entries", "only_entries", is_flag=True, help="Show entries instead of roles.")
+@click.option("--entries", "only_entries", is_flag=True, help="Show entries only, without roles.")
 @json_option
 @bootstrap_option
 def list_entries(
     user: str | None, only_entries: bool, as_json: bool, bootstrap_servers: Brokers
 ) -> None:
-    """List roles, and entries that belong to none.
+    """List roles, and all entries, those of roles too.
 
     \b
     Example:
@@ -65,6 +65,7 @@ def list_entries(
         with SecurityAdmin(bootstrap_servers) as admin:
             found = admin.entries(Filter(principal=principal))
         roles, rest = ([], found) if only_entries else recognized(found)
+        others = frozenset(rest)
         if as_json:
             print_json(
                 {
@@ -75,11 +76,11 @@ def list_entries(
             return
         if roles:
             print_table(["PRINCIPAL", "ROLE"], [[one.principal, one.text] for one in roles])
-        if rest:
-            if roles:
-                print()
-            columns = ["PRINCIPAL", "", "OPERATION", "RESOURCE", "NAME", "PATTERN", "HOST"]
-            print_table(columns, [list(one.words()) for one in rest])
+            print()
+        if found:
+            columns = ["PRINCIPAL", "", "OPERATION", "RESOURCE", "NAME", "PATTERN", "HOST", "OF"]
+            rows = [[*one.words(), "" if one in others else "a role"] for one in found]
+            print_table(columns if roles else columns[:-1], [r if roles else r[:-1] for r in rows])
         if not found:
             say("There are no entries.")
 

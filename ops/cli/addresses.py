@@ -20,16 +20,17 @@ import asyncio
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from client.errors import QuireError
 from client.kafka_security import PLAIN_TEXT, ClientSecurity, read_properties, security_of
-from client.pubsub.addresses import BOOTSTRAP_SERVERS
+from client.pubsub.addresses import BOOTSTRAP_SERVERS, parse
 from client.pubsub.broker_settings import ADMIN_URLS, ZOOKEEPER, broker_settings
 from client.pubsub.brokers import Brokers
+from client.security.admin_access import Teller
 from ops.cli import named_clusters
 from ops.cli.named_clusters import NamedCluster
 
@@ -165,7 +166,24 @@ def asked_option(command: Command) -> Command:
     return _asked_option(command)
 
 
-def resolve(name: str, given: str | None, default: str) -> str:
+class Found(NamedTuple):
+    """An address, and whom it is from."""
+
+    value: str
+    told_by: Brokers | None = None
+    """Whoever answered there told it; None: the operator named it, or it is the default."""
+
+    @property
+    def teller(self) -> Teller | None:
+        """What is known of whoever told it."""
+        if self.told_by is None:
+            return None
+        security = self.told_by.security
+        hosts = frozenset(host for host, _ in parse(self.told_by.bootstrap_servers))
+        return Teller(hosts, is_proven=security.is_tls and security.checks_name)
+
+
+def resolve(name: str, given: str | None, default: str) -> Found:
     """Return the admin URLs (`name` "admin_urls") or the ZooKeeper servers ("hosts") to use.
 
     `given` is the value of the command's own option, perhaps from the environment. Asks brokers
@@ -174,16 +192,16 @@ def resolve(name: str, given: str | None, default: str) -> str:
     ctx = click.get_current_context()
     servers, is_typed = ctx.meta.get(_GIVEN, ("", False))
     if given and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-        return given
+        return Found(given)
     if is_typed:
         return _told(name, servers)
     cluster = named(ctx)
     if cluster is not None:
         of_cluster = cluster.admin if name == "admin_urls" else cluster.zookeeper
-        return of_cluster or _told(name, _address_of(cluster, name))
+        return Found(of_cluster) if of_cluster else _told(name, _address_of(cluster, name))
     if given:
-        return given
-    return _told(name, servers) if servers else default
+        return Found(given)
+    return _told(name, servers) if servers else Found(default)
 
 
 def _address_of(cluster: NamedCluster, name: str) -> str:
@@ -203,12 +221,13 @@ _SETTINGS: Final[Mapping[str, tuple[str, str, str]]] = {
 """By parameter: the broker's setting, what it names, and the option to give instead."""
 
 
-def _told(name: str, servers: str) -> str:
+def _told(name: str, servers: str) -> Found:
     setting, what, option = _SETTINGS[name]
-    found = _ask(_secured(click.get_current_context(), servers)).get(setting, "")
+    brokers = _secured(click.get_current_context(), servers)
+    found = _ask(brokers).get(setting, "")
     if not found:
         raise QuireError(f"the brokers at {servers} know of no {what}: give it with {option}")
-    return found
+    return Found(found, brokers)
 
 
 @functools.cache

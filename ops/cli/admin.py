@@ -1,14 +1,14 @@
 """How commands reach the admin API: the options that say where it is, and who asks.
 
-Covers the completion of names that a shell asks for. Every command that uses the options takes
-`access`.
+Covers the completion of names that a shell asks for, and how settings are shown. Every command that
+uses the options takes `access`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -17,8 +17,8 @@ from click.core import ParameterSource
 
 from client.errors import QuireError
 from ops.admin_api import ADMIN_URL, Access, AdminApi
-from ops.cli.addresses import asked_option, named, prefer, resolve
-from ops.cli.console import run, say
+from ops.cli.addresses import Found, asked_option, named, prefer, resolve
+from ops.cli.console import print_json, print_table, run, say
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -86,8 +86,9 @@ def admin_options(command: Command) -> Command:
         *args: Any, admin_urls: str | None, admin_token: str, admin_ca: Path | None, **rest: Any
     ) -> Any:
         found = resolve("admin_urls", admin_urls, ADMIN_URL)
-        urls = tuple(url.strip() for url in found.split(",") if url.strip())
-        return command(*args, access=Access(urls, admin_token, admin_ca), **rest)
+        urls = tuple(url.strip() for url in found.value.split(",") if url.strip())
+        access = Access(urls, admin_token, admin_ca, teller=found.teller)
+        return command(*args, access=access, **rest)
 
     decorated: Any = with_access
     for option in reversed(_OPTIONS):
@@ -118,21 +119,22 @@ def complete_from(path: str, field: str) -> Complete:
     """Return a completion of names that the admin API lists; of nothing when none answers."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-        async def names(urls: str) -> list[str]:
+        async def names(found: Found) -> list[str]:
             access = Access(
-                tuple(urls.split(",")),
+                tuple(found.value.split(",")),
                 ctx.params.get("admin_token") or "",
                 ctx.params.get("admin_ca"),
                 _COMPLETE_TIMEOUT_S,
                 patience_s=0,
+                teller=found.teller,
             )
             async with AdminApi(access) as api:
                 return [str(row[field]) for row in await api.list(path)]
 
         try:
             with ctx:
-                urls = resolve("admin_urls", ctx.params.get("admin_urls"), ADMIN_URL)
-            return [name for name in asyncio.run(names(urls)) if name.startswith(incomplete)]
+                found = resolve("admin_urls", ctx.params.get("admin_urls"), ADMIN_URL)
+            return [name for name in asyncio.run(names(found)) if name.startswith(incomplete)]
         except QuireError:
             return []  # a shell that waits for words must not get sentences
 
@@ -143,4 +145,27 @@ complete_topics: Final = complete_from("/topics", "topic")
 complete_groups: Final = complete_from("/groups", "group")
 complete_transactions: Final = complete_from("/transactions", "transactional_id")
 complete_brokers: Final = complete_from("/brokers", "broker_id")
-complete_bookies: Final = complete_from("/bookies", "bookie_id")
+
+
+async def show_settings(api: AdminApi, path: str, source: str | None, *, as_json: bool) -> None:
+    """Print the settings of a topic or a group, at `path`; with `source` those from there only.
+
+    Raises AdminError.
+    """
+    settings = (await api.get(f"{path}/config"))["settings"]
+    found = [row for row in settings if source in (None, row["source"])]
+    if as_json:
+        print_json(found)
+    else:
+        print_settings(found)
+
+
+def print_settings(settings: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of settings as the admin API has them."""
+    print_table(
+        ["SETTING", "VALUE", "SOURCE", "EFFECT"],
+        [
+            [row["name"], row["value"], row["source"], "yes" if row["has_effect"] else "no"]
+            for row in settings
+        ],
+    )

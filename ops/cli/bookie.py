@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,13 +14,14 @@ from client.errors import QuireError
 from client.ledger.client import LedgerClient
 from client.metadata.store import MetadataStore
 from ops import bookie_http
-from ops.amounts import size
+from ops.amounts import size, utc
 from ops.bookie_http import BookieAccess
 from ops.bookies import DOWN, BookieView, all_bookies, one_bookie, running
 from ops.cli.admin import key_options
 from ops.cli.bookie_departure import decommission, recover
 from ops.cli.bookie_inspect import inspect
 from ops.cli.console import json_option, print_json, print_table, run, say, sentence
+from ops.cli.run_node import add_run
 from ops.cli.store import cluster_security, open_ledgers, open_store, zookeeper_option
 
 _V1 = "/api/v1/bookie"
@@ -58,6 +58,7 @@ def bookie() -> None:
 bookie.add_command(decommission)
 bookie.add_command(recover)
 bookie.add_command(inspect)
+add_run(bookie, "bookie")
 
 
 @asynccontextmanager
@@ -247,4 +248,4 @@ def _size(byte_count: int | None) -> str | None:
 
 
 def _time(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if ms else "never"
+    return f"{utc(ms)} UTC" if ms else "never"

@@ -10,6 +10,7 @@ from ops.admin_api import Access, AdminApi
 from ops.amounts import size
 from ops.cli.admin import admin_options, complete_brokers, with_api
 from ops.cli.console import json_option, print_json, print_table, say
+from ops.cli.run_node import add_run
 from ops.rolling import wait_unloaded
 
 _id_argument = click.argument(
@@ -26,6 +27,9 @@ def broker() -> None:
       quire broker list
       quire broker unload 1
     """
+
+
+add_run(broker, "broker")
 
 
 @broker.command(name="list")

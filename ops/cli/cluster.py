@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from ops.admin_api import Access, AdminApi
+from ops.amounts import utc
 from ops.cli.admin import admin_options, with_api
 from ops.cli.console import json_option, print_json, print_table, say
 from ops.rolling import RollingRestart
@@ -58,6 +58,8 @@ def _rows(about: dict[str, Any]) -> list[list[object]]:
         ["partitions", partitions["count"]],
         ["partitions led", partitions["led"]],
         *([f"bookies {state.replace('_', '-')}", count] for state, count in bookies.items()),
+        ["nodes unreadable", _ids(about["unreadable"])],
+        ["topics with foreign settings", _ids(about["carried"])],
         ["groups", about["groups"]],
         ["connections", about["connections"]],
     ]
@@ -103,7 +105,7 @@ def audit(limit: int, as_json: bool, access: Access) -> None:
 
 
 def _time(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    return utc(ms)
 
 
 @cluster.command()

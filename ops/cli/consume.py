@@ -38,6 +38,19 @@ _POLL_MS = 500
     "goes on where the group has stopped.",
 )
 @click.option(
+    "--partition",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Read this partition only; not with --group. `quire record peek` shows single records,"
+    " by the HTTP API.",
+)
+@click.option(
+    "--offset",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Begin at this offset of the --partition.",
+)
+@click.option(
     "--isolation-level",
     type=click.Choice(["read_uncommitted", "read_committed"]),
     default="read_uncommitted",
@@ -74,6 +87,8 @@ def consume(
     topic: str,
     from_beginning: bool,
     group: str | None,
+    partition: int | None,
+    offset: int | None,
     isolation_level: Literal["read_uncommitted", "read_committed"],
     record_count_max: int | None,
     timeout_s: float | None,
@@ -91,11 +106,16 @@ def consume(
     Examples:
       quire consume greetings --from-beginning
       quire consume users --from-beginning --group audit --max 10
+      quire consume orders --partition 0 --offset 12
     """
 
     async def work() -> None:
         separator = None if key_separator is None else lines.separator(key_separator)
-        await _must_exist(topic, bootstrap_servers)
+        if partition is None and offset is not None:
+            raise click.UsageError("--offset needs --partition")
+        if partition is not None and group is not None:
+            raise click.UsageError("--partition and --group exclude each other")
+        await _must_exist(topic, bootstrap_servers, partition or 0)
         subscriber = Subscriber(
             topic,
             bootstrap_servers=bootstrap_servers,
@@ -103,8 +123,10 @@ def consume(
             isolation_level=isolation_level,
             start="earliest" if from_beginning else "latest",
             client_id="quire-consume",
+            partition=partition,
+            offset=offset,
         )
-        if is_interactive() and not from_beginning:
+        if is_interactive() and not from_beginning and offset is None:
             say(
                 f"Waiting for new records of {topic}; --from-beginning shows the earlier ones, "
                 "Ctrl-C stops."
@@ -122,11 +144,14 @@ def consume(
     run(work())
 
 
-async def _must_exist(topic: str, bootstrap_servers: Brokers) -> None:
+async def _must_exist(topic: str, bootstrap_servers: Brokers, partition: int) -> None:
     # Subscribing to a misspelled name would create that topic.
     async with TopicAdmin(bootstrap_servers) as topics:
-        if topic not in [listing.name for listing in await topics.listings()]:
-            raise TopicNotFound(f"there is no topic {topic}")
+        counts = {one.name: one.partition_count for one in await topics.listings()}
+    if topic not in counts:
+        raise TopicNotFound(f"there is no topic {topic}")
+    if partition >= counts[topic]:
+        raise TopicNotFound(f"topic {topic} has partitions 0 to {counts[topic] - 1}")
 
 
 class _Printer:

@@ -32,7 +32,8 @@ def spark(source: Path | None, as_json: bool) -> None:
     streaming query counts them. At the end every count is compared with that of a plain Python
     loop over the files.
 
-    Needs `pip install 'quire[spark]'` and Java 17. The exit code is 0 only if every count is right.
+    Needs `pip install pyspark pyarrow numpy` and Java 17. The exit code is 0 only if every count
+    is right.
 
     \b
     Example:
@@ -41,7 +42,7 @@ def spark(source: Path | None, as_json: bool) -> None:
     needed = ("pyspark", "pyarrow", "numpy")
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
-        fail(f"Spark needs {' and '.join(missing)}: run `pip install 'quire[spark]'`.")
+        fail(f"Spark needs {' and '.join(missing)}: run `pip install pyspark pyarrow numpy`.")
     from ops.demo.spark_story import SparkStory
 
     folder = source or sources.standard_library()

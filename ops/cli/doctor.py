@@ -6,19 +6,21 @@ import sys
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from bookie.config import BookieConfig
 from broker.config import BrokerConfig
 from client.config import load
 from client.metadata import paths
-from ops.admin_api import Access, AdminApi
+from ops import ports
+from ops.admin_api import ADMIN_URL, Access, AdminApi
 from ops.amounts import count
 from ops.cli.addresses import client_security
 from ops.cli.admin import admin_options, with_api
 from ops.cli.console import EXIT_FAILED, json_option, print_json, say
-from ops.cli.store import cluster_security, zookeeper_option
+from ops.cli.store import ZOOKEEPER, cluster_security, zookeeper_option
 from ops.doctor.examine import examine_cluster, examine_machine, examine_zookeeper
-from ops.doctor.findings import Finding, Level
+from ops.doctor.findings import Finding, Level, fine
 
 _SIGNS = {Level.FINE: "ok", Level.WARNING: "WARNING", Level.TROUBLE: "TROUBLE"}
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -77,6 +79,12 @@ def doctor(
     context = kafka.context() if kafka.is_tls else None
     found = list(examine_machine(broker, bookie))
 
+    if broker is None and bookie is None and _nothing_named(hosts, access):
+        found.append(fine("cluster", "no cluster named, and none runs here: nothing to look at"))
+        _show(found, as_json=as_json, show_all=show_all)
+        say("For a cluster elsewhere: -b HOST:PORT. To start one here: `quire up`.")
+        sys.exit(EXIT_FAILED if any(one.level is Level.TROUBLE for one in found) else 0)
+
     async def work(api: AdminApi) -> None:
         found.extend([one async for one in examine_zookeeper(hosts, root, bookie, security)])
         found.extend([one async for one in examine_cluster(api, context)])
@@ -85,6 +93,20 @@ def doctor(
     _show(found, as_json=as_json, show_all=show_all)
     if any(one.level is Level.TROUBLE for one in found):
         sys.exit(EXIT_FAILED)
+
+
+def _nothing_named(hosts: str, access: Access) -> bool:
+    """Say whether the addresses are those of a local cluster, for want of others, and there is
+    none: a machine on which nothing was started yet is not in trouble."""
+    context = click.get_current_context()
+    is_given = any(
+        context.get_parameter_source(name) not in (None, ParameterSource.DEFAULT)
+        for name in ("hosts", "admin_urls")
+    )
+    defaults = (ZOOKEEPER, (ADMIN_URL,))
+    if is_given or (hosts, access.urls) != defaults:
+        return False
+    return all(ports.is_free(int(url.rpartition(":")[2])) for url in (ZOOKEEPER, ADMIN_URL))
 
 
 def _show(found: list[Finding], *, as_json: bool, show_all: bool) -> None:

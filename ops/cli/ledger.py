@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import click
@@ -19,7 +18,7 @@ from client.ledger.client import LedgerClient
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.metadata import paths
 from client.metadata.store import MetadataStore
-from ops.amounts import count, size
+from ops.amounts import count, size, utc
 from ops.cli.console import json_option, print_json, print_table, run, say
 from ops.cli.ledger_work import delete, ledger_argument, read, recover
 from ops.cli.store import open_ledgers, open_store, zookeeper_option
@@ -221,8 +220,7 @@ def _belongs_to(place: LedgerPlace | None) -> str:
 def _created(created_ms: int | None) -> str:
     if created_ms is None:
         return "unknown"
-    created = datetime.fromtimestamp(created_ms / 1000, UTC)
-    return f"{created:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{utc(created_ms)} UTC"
 
 
 def _fragment_rows(d: _Description) -> list[list[object]]:

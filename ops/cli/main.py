@@ -52,6 +52,7 @@ COMMANDS: Final[dict[str, _Row]] = {
         "ops.cli.autorecovery:autorecovery", "Control auto recovery, the repair of ledgers."
     ),
     "metadata": _Row("ops.cli.metadata:metadata", "Create, back up and restore metadata."),
+    "zookeeper": _Row("ops.cli.run_node:zookeeper", "Run a ZooKeeper server."),
     "doctor": _Row("ops.cli.doctor:doctor", "Find common mistakes, say what to do."),
     "restart": _Row("ops.cli.restart:restart", "Restart every node, one after the other."),
     "completion": _Row("ops.cli.completion:completion", "Set up completion in a shell."),

@@ -19,6 +19,7 @@ from ops.cli.console import run, say
 from ops.cli.store import open_store, zookeeper_option
 from ops.metadata_backup import backup as lines_of
 from ops.metadata_backup import restore as restore_lines
+from ops.secret_files import open_secret
 
 _root_option = click.option(
     "--ledgers-root",
@@ -80,6 +81,9 @@ def init(ledgers_root: str, hosts: str) -> None:
 def backup(file: Path, ledgers_root: str, hosts: str) -> None:
     """Write all metadata of the cluster to FILE; an older one is replaced when it is complete.
 
+    FILE holds the password of every ledger and the hashes of all users' passwords: only its owner
+    can read it.
+
     \b
     Example:
       quire metadata backup cluster.backup
@@ -90,7 +94,7 @@ def backup(file: Path, ledgers_root: str, hosts: str) -> None:
         written = 0
         async with open_store(hosts) as store:
             try:
-                with scratch.open("w", encoding="ascii") as out:
+                with open_secret(scratch, encoding="ascii") as out:
                     roots = (ledgers_root, paths.QUIRE_ROOT)
                     now_ms = time.time_ns() // 1_000_000
                     async for line in lines_of(store, now_ms=now_ms, roots=roots):

@@ -96,9 +96,14 @@ def _entity(**options: Any) -> EntityParts:
 
 
 @quota.command(name="set")
-@click.argument("quotas", nargs=-1, required=True, metavar="QUOTA=NUMBER...")
+@click.argument("quotas", nargs=-1, metavar="[QUOTA=NUMBER]...")
+@click.option(
+    "--config", "more", multiple=True, metavar="QUOTA=NUMBER", help="The same. Repeat as needed."
+)
 @_entity_options
-def set_quotas(quotas: tuple[str, ...], bootstrap_servers: Brokers, **options: Any) -> None:
+def set_quotas(
+    quotas: tuple[str, ...], more: tuple[str, ...], bootstrap_servers: Brokers, **options: Any
+) -> None:
     """Set quotas of a user, a client id, both together, or an address.
 
     QUOTA is producer_byte_rate, consumer_byte_rate, request_percentage (of a broker),
@@ -112,7 +117,9 @@ def set_quotas(quotas: tuple[str, ...], bootstrap_servers: Brokers, **options: A
 
     def work() -> None:
         entity = _entity(**options)
-        changes = dict(_pair(text) for text in quotas)
+        changes = dict(_pair(text) for text in (*quotas, *more))
+        if not changes:
+            raise QuireError("name a quota, as producer_byte_rate=10485760")
         with SecurityAdmin(bootstrap_servers) as admin:
             admin.set_quotas(entity, changes)
         print(f"Set for {_text(entity)}.")

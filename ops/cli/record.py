@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 import click
 
 from ops.admin_api import Access, AdminApi
+from ops.amounts import utc
 from ops.cli.admin import admin_options, complete_topics, with_api
 from ops.cli.console import json_option, print_json, print_table, say
-from ops.cli.places import place_of
+from ops.cli.options import place_of
 
 _VALUE_CHARS_MAX = 60
 
@@ -78,13 +79,20 @@ def peek(
         if as_json:
             print_json(found)
             return
-        print_table(
-            ["OFFSET", "TIME", "KEY", "VALUE"],
-            [
-                [row["offset"], _time(row["timestamp_ms"]), _cut(row["key"]), _cut(row["value"])]
-                for row in found["records"]
-            ],
-        )
+        rows: list[list[object]] = [
+            [row["offset"], _time(row["timestamp_ms"]), _cut(row["key"]), _cut(row["value"])]
+            for row in found["records"]
+        ]
+        rows += [
+            [row["offset"], None, None, f"cannot be read: {row['reason']}"]
+            for row in found["unreadable"]
+        ]
+        print_table(["OFFSET", "TIME", "KEY", "VALUE"], sorted(rows, key=itemgetter(0)))
+        for row in found["unreadable"]:
+            say(
+                f"The batch of offsets {row['offset']} to {row['next_offset'] - 1} cannot be read:"
+                f" a consumer that stops there goes on at {row['next_offset']}."
+            )
         say(
             f"Offsets {found['log_start_offset']} to {found['high_watermark']} are there;"
             f" the next one to look at is {found['next_offset']}."
@@ -96,8 +104,8 @@ def peek(
 def _time(timestamp_ms: int) -> str | None:
     if timestamp_ms < 0:
         return None
-    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    return moment.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00") + "Z"
+    moment = utc(timestamp_ms, milliseconds=True)
+    return moment if moment.endswith("ms") else f"{moment}Z"
 
 
 def _cut(text: str | None) -> str | None:

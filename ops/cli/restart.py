@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shlex
 import signal
 from pathlib import Path
@@ -18,6 +19,8 @@ from ops.cli.console import json_option, print_json, print_table, run, say
 from ops.rolling import CLIENTS_BACK_S, Node, Restart, Restarted, RollingRestart
 
 _POLL_S = 0.02
+_NAME = re.compile(r"[A-Za-z0-9_:\[][A-Za-z0-9_.:%\[\]-]*")
+"""Hosts, addresses and ids, none of which begins with a dash."""
 
 
 @click.command()
@@ -138,7 +141,15 @@ class _Command:
 
 
 def _filled(word: str, node: Node) -> str:
+    """Put what a node calls itself into a word of the command. Raises QuireError if that could be
+    taken for something else, such as an option of ssh."""
     name = node.host.partition(".")[0]
+    for mark, told in (("{id}", node.id), ("{host}", node.host), ("{name}", name)):
+        if mark in word and not _NAME.fullmatch(told):
+            raise QuireError(
+                f"{node.kind} {node.id!r} calls itself {told!r}, which is no name for a command"
+                f" line; nothing from it on was restarted. Find out who registered it"
+            )
     return word.replace("{id}", node.id).replace("{host}", node.host).replace("{name}", name)
 
 

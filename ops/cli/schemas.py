@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from typing import Final
 
 import click
@@ -23,18 +24,26 @@ def _check_installed() -> None:
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise QuireError(
-            f"the registry needs {', '.join(missing)}: run `pip install 'quire[schemas]'`"
+            f"the registry needs {', '.join(missing)}: run `pip install avro jsonschema"
+            " grpcio-tools googleapis-common-protos`"
         )
 
 
 @click.command()
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="TOML file with settings; options take precedence.",
+)
 @settings_options(SchemasConfig)
 @bootstrap_option
-def schemas(bootstrap_servers: Brokers, **flags: str | None) -> None:
+def schemas(bootstrap_servers: Brokers, config: Path | None, **flags: object) -> None:
     """Run a schema registry in the foreground until Ctrl-C.
 
     It speaks the REST API of Confluent's serializers and keeps everything in one compacted topic.
-    Any number of registries may run on the same topic, and each takes writes.
+    Any number of registries may run on the same topic, and each takes writes. Secrets, such as
+    admin_token, come from the file or the environment (QUIRE_SCHEMAS_ADMIN_TOKEN).
 
     \b
     Examples:
@@ -46,4 +55,5 @@ def schemas(bootstrap_servers: Brokers, **flags: str | None) -> None:
     # The libraries of the three languages are loaded only here: `quire --help` stays fast.
     from ops.schemas.program import serve
 
-    run(serve(load(SchemasConfig, env_prefix=_ENV_PREFIX, flags=flags), bootstrap_servers, say))
+    settings = load(SchemasConfig, toml_path=config, env_prefix=_ENV_PREFIX, flags=flags)
+    run(serve(settings, bootstrap_servers, say))

@@ -17,12 +17,12 @@ from client.ledger.client import LedgerClient
 from client.ledger.standalone import WallClock
 from client.metadata.store import MetadataStore
 from client.metadata.zookeeper import ZooKeeperStore
+from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity, read_cluster_security
 from ops.cli.addresses import asked_option, resolve
-from ops.security.cluster_config import OPEN_CLUSTER, ClusterSecurity, read_cluster_security
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_ZOOKEEPER = "localhost:2181"
+ZOOKEEPER = "localhost:2181"
 _START_TIMEOUT_MS = 5_000
 _SECURITY = "quire.cluster_security"
 
@@ -33,7 +33,7 @@ _option = click.option(
     envvar="QUIRE_ZOOKEEPER",
     default=None,
     show_envvar=True,
-    help=f"Where the ZooKeeper servers are.  [default: what brokers tell, else {_ZOOKEEPER}]",
+    help=f"Where the ZooKeeper servers are.  [default: what brokers tell, else {ZOOKEEPER}]",
 )
 
 
@@ -67,7 +67,10 @@ def zookeeper_option(command: Command) -> Command:
 
     @functools.wraps(command)
     def with_hosts(*args: Any, hosts: str | None, **rest: Any) -> Any:
-        return command(*args, hosts=resolve("hosts", hosts, _ZOOKEEPER), **rest)
+        found = resolve("hosts", hosts, ZOOKEEPER)
+        if found.told_by is not None:
+            cluster_security().check_told(found.value, "--zookeeper HOST:PORT")
+        return command(*args, hosts=found.value, **rest)
 
     decorated: Any = with_hosts
     return asked_option(_option(_config_option(decorated)))  # type: ignore[no-any-return]  # the same, with options

@@ -18,10 +18,11 @@ from client.pubsub.topics import CLUSTER_DEFAULT, TopicAdmin, TopicDescription
 from ops.admin_api import Access, AdminApi
 from ops.amounts import count
 from ops.cli import topic_actions
-from ops.cli.addresses import bootstrap_option
+from ops.cli.addresses import Found, bootstrap_option
 from ops.cli.admin import key_options
-from ops.cli.compaction_table import Row, compaction_of, print_compaction
 from ops.cli.console import fail, json_option, print_json, print_table, run, say
+from ops.cli.options import setting_of
+from ops.cli.topic_actions import Row, compaction_of, print_compaction
 
 
 @click.group()
@@ -82,7 +83,7 @@ def create(
       quire topic create clicks --partitions 6 --replication-factor 2 \\
             --config retention.ms=3600000
     """
-    configs = dict(_setting(text) for text in settings)
+    configs = dict(setting_of(text) for text in settings)
 
     async def work() -> None:
         async with TopicAdmin(bootstrap_servers) as topics:
@@ -104,13 +105,6 @@ def create(
             print(f"Topic {name} is ready with {partitions}.")
 
     run(work())
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--config")
-    return key, value
 
 
 @topic.command(name="list")
@@ -174,7 +168,9 @@ def describe(
             try:
                 told = await broker_settings(bootstrap_servers, (ADMIN_URLS,))
                 urls = tuple(url.strip() for url in told.get(ADMIN_URLS, "").split(",") if url)
-                async with AdminApi(Access(urls, admin_token, admin_ca)) as api:
+                teller = Found("", bootstrap_servers).teller
+                access = Access(urls, admin_token, admin_ca, teller=teller)
+                async with AdminApi(access) as api:
                     rows = await compaction_of(api, name, len(description.partitions))
             except QuireError as error:
                 unknown = str(error)

@@ -5,18 +5,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from ops.admin_api import Access, AdminApi
-from ops.amounts import count
-from ops.cli.admin import admin_options, complete_brokers, complete_topics, with_api
-from ops.cli.compaction_table import compaction_of, print_compaction
+from ops.amounts import count, utc
+from ops.cli.admin import (
+    admin_options,
+    complete_brokers,
+    complete_topics,
+    show_settings,
+    with_api,
+)
 from ops.cli.console import json_option, print_json, print_table, say
+from ops.cli.options import changes_of, changes_options
 
 _name_argument = click.argument("name", shell_complete=complete_topics)
 _partition_argument = click.argument("partition", type=click.IntRange(min=0))
+
+
+Row = dict[str, Any]
 
 
 @click.command()
@@ -28,20 +38,7 @@ _partition_argument = click.argument("partition", type=click.IntRange(min=0))
     metavar="N",
     help="The new number of partitions, larger than now. This moves keys to other partitions.",
 )
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A setting under its Kafka name. Repeat as needed.",
-)
-@click.option(
-    "--unset",
-    "defaults",
-    multiple=True,
-    metavar="KEY",
-    help="Reset a setting to its default. Repeat as needed.",
-)
+@changes_options("its default")
 @admin_options
 def alter(
     name: str,
@@ -54,30 +51,21 @@ def alter(
 
     \b
     Example:
-      quire topic alter orders --partitions 4 --set retention.ms=3600000
+      quire topic alter orders --partitions 4 --config retention.ms=3600000
     """
     body: dict[str, Any] = {}
     if partition_count is not None:
         body["partition_count"] = partition_count
-    changed: dict[str, str | None] = dict(_setting(text) for text in settings)
-    changed |= dict.fromkeys(defaults)
-    if changed:
+    if changed := changes_of(settings, defaults):
         body["settings"] = changed
     if not body:
-        raise click.UsageError("nothing to change: give --partitions, --set or --unset")
+        raise click.UsageError("nothing to change: give --partitions, --config or --unset")
 
     async def work(api: AdminApi) -> None:
         about = await api.send("PATCH", f"/topics/{name}", body)
         say(f"Topic {name} has {count(about['partition_count'], 'partition')} now.")
 
     with_api(access, work)
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
-    return key, value
 
 
 @click.command()
@@ -94,18 +82,7 @@ def config(name: str, changed: bool, as_json: bool, access: Access) -> None:
     """
 
     async def work(api: AdminApi) -> None:
-        settings = (await api.get(f"/topics/{name}/config"))["settings"]
-        found = [row for row in settings if not changed or row["source"] == "topic"]
-        if as_json:
-            print_json(found)
-            return
-        print_table(
-            ["SETTING", "VALUE", "SOURCE", "EFFECT"],
-            [
-                [row["name"], row["value"], row["source"], "yes" if row["has_effect"] else "no"]
-                for row in found
-            ],
-        )
+        await show_settings(api, f"/topics/{name}", "topic" if changed else None, as_json=as_json)
 
     with_api(access, work)
 
@@ -299,6 +276,49 @@ def compaction(name: str, as_json: bool, access: Access) -> None:
 
 @click.command()
 @_name_argument
+@json_option
+@admin_options
+def offload(name: str, as_json: bool, access: Access) -> None:
+    """Show what the object store has of the topic NAME, and how far that is behind.
+
+    STORED BELOW is the offset below which everything is in the store, LOCAL FROM the one below
+    which bookies have nothing any more. A partition that fails says why.
+
+    \b
+    Example:
+      quire topic offload orders
+    """
+
+    async def work(api: AdminApi) -> None:
+        about = await api.get(f"/topics/{name}")
+        found = [
+            await api.get(f"/topics/{name}/partitions/{index}/offload")
+            for index in range(about["partition_count"])
+        ]
+        if as_json:
+            print_json(found)
+            return
+        print_table(
+            ["PARTITION", "STATE", "LOG START", "LOCAL FROM", "STORED BELOW", "LAG BYTES",
+             "BEHIND SINCE"],
+            [
+                [
+                    row["partition"], row["state"], row["log_start_offset"], row["local_from"],
+                    row["stored_until"], row["lag_bytes"],
+                    "-" if row["lag_since_ms"] is None else f"{utc(row['lag_since_ms'])} UTC",
+                ]
+                for row in found
+            ],
+        )  # fmt: skip
+        for row in found:
+            if row["reason"]:
+                say(f"{name}-{row['partition']} is failing: {row['reason']}")
+
+    with_api(access, work)
+
+
+@click.command()
+@_name_argument
 @click.argument("partition", type=click.IntRange(min=0), required=False)
 @click.option("--roll", "rolls", is_flag=True, help="Seal the newest segment first.")
 @admin_options
@@ -326,5 +346,47 @@ def compact(name: str, partition: int | None, rolls: bool, access: Access) -> No
 
 
 COMMANDS = (
-    alter, config, partitions, segments, move_leader, roll, trim, compaction, compact,
+    alter, config, partitions, segments, move_leader, roll, trim, compaction, offload, compact,
 )  # fmt: skip
+
+
+async def compaction_of(api: AdminApi, name: str, partition_count: int) -> list[Row]:
+    """Return what the admin API says of each partition. Raises AdminError."""
+    return [
+        await api.get(f"/topics/{name}/partitions/{index}/compaction")
+        for index in range(partition_count)
+    ]
+
+
+def print_compaction(name: str, found: Sequence[Row]) -> None:
+    """Print the table, and why partitions are stuck that are."""
+    print_table(
+        ["PARTITION", "STATE", "WHY", "DIRTY", "CLEAN BELOW", "LAST CLEAN", "NEXT DUE",
+         "SAVED BYTES"],
+        [
+            [
+                row["partition"], row["state"], row["why"] or "-",
+                "-" if row["dirty_percent"] is None else f"{row['dirty_percent']} %",
+                row["cleaned_until"], _when(row["cleaned_ms"], "never"), next_due(row),
+                row["saved_bytes"],
+            ]
+            for row in found
+        ],
+    )  # fmt: skip
+    for row in found:
+        if row["reason"]:
+            say(f"{name}-{row['partition']} is {row['state']}: {row['reason']}")
+
+
+def next_due(row: Row) -> str:
+    """Return when time alone will make a partition due; how dirty it gets is not foreseen."""
+    if row["why"] is not None:
+        return "now"
+    times = [row[key] for key in ("overdue_ms", "tombstones_ms") if row[key] is not None]
+    return _when(min(times), "") if times else "-"
+
+
+def _when(at_ms: int | None, never: str) -> str:
+    if at_ms is None:
+        return never
+    return f"{utc(at_ms)} UTC"

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from rich.console import Console
@@ -20,8 +20,10 @@ from client.config import load
 from client.pubsub.addresses import BOOTSTRAP_SERVERS
 from ops.cli import console
 from ops.cli.options import settings_options
-from ops.cli.secured_clients import secured_clients
 from ops.local.cluster import LocalCluster, LocalConfig, Programs
+
+if TYPE_CHECKING:
+    from ops.local.local_security import LocalSecurity  # needs a package of an extra
 
 PROGRAMS: Final = Programs()
 _ENV_PREFIX: Final = "QUIRE_UP_"
@@ -39,6 +41,11 @@ def up(as_json: bool, **flags: str | None) -> None:
 
     Everything listens on 127.0.0.1 and keeps its data and logs in one directory. Ctrl-C stops
     all of it; the data stays, and the next `quire up` continues with it.
+
+    The ZooKeeper server is Apache's own, out of PySpark's package: its jars are those of an
+    installed PySpark, or 11 MB that `make up`, or `python -m ops.zookeeper_jars`, takes out of that
+    package without installing it, after its SHA-256 was compared with the pinned one. It needs a
+    Java 17 or newer. With --zookeeper none is started, and neither is needed.
     """
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s %(message)s")
     console.run(_serve(load(LocalConfig, env_prefix=_ENV_PREFIX, flags=flags), as_json))
@@ -60,7 +67,7 @@ async def _serve(config: LocalConfig, as_json: bool) -> None:
             else:
                 click.echo(_welcome(config, cluster))
                 if cluster.security is not None:
-                    click.echo(secured_clients(cluster.security, servers_of(cluster)))
+                    click.echo(_secured_clients(cluster.security, servers_of(cluster)))
             await stopping
     finally:
         started.cancel()
@@ -160,3 +167,33 @@ def _own_command() -> str:
     with contextlib.suppress(ValueError):
         return str(own.relative_to(Path.cwd()))
     return str(own)
+
+
+def _secured_clients(files: LocalSecurity, servers: str) -> str:
+    """Return what clients of a secured cluster are told: settings for each kind, ready to copy.
+
+    Passwords are in the files that the text names.
+    """
+    return f"""\
+Clients log in as user admin, which may do everything. Its password is in these files:
+
+  quire        export QUIRE_CLIENT_CONFIG={files.client_config}
+               export QUIRE_ADMIN_CA={files.ca} QUIRE_ADMIN_TOKEN=$(cat {files.admin_token_file})
+               quire user create anna; quire acl grant writer --user anna --topic orders
+  librdkafka   kcat -F {files.client_config} -b {servers} -L
+  Java         kafka-topics.sh --bootstrap-server {servers} --list \\
+                   --command-config {files.java_config}
+  Python       from client.kafka_security import read_properties
+               confluent_kafka.Producer({{"bootstrap.servers": "{servers}",
+                   **read_properties(Path("{files.client_config}"))}})
+  Spark        spark.readStream.format("quire").option("kafka.bootstrap.servers", "{servers}")
+                   .options(**{{f"kafka.{{k}}": v for k, v in
+                              read_properties(Path("{files.client_config}")).items()}})
+
+Only the cluster may use ZooKeeper and the bookies; commands that need them find everything with
+
+               export QUIRE_CLUSTER_CONFIG={files.cluster_config}
+
+Admin ports speak TLS and require a token. That of administrators is in the file above; one for
+operators, and one for people who only look, are in {files.admin_token_file.with_suffix(".tokens")}
+"""

@@ -16,6 +16,7 @@ from ops.cli.console import fail, json_option, print_json, print_table, run_bloc
 from ops.security.security_admin import SCRAM, SecurityAdmin
 
 _VARIABLE: Final = "QUIRE_USER_PASSWORD"
+_CHARS_MIN: Final = 8
 
 
 @click.group()
@@ -163,6 +164,6 @@ def _password(name: str, file: Path | None) -> str:
         )
     else:
         raise QuireError(f"give the password by --password-file, or in {_VARIABLE}")
-    if not found:
-        raise QuireError("the password is empty")
+    if len(found) < _CHARS_MIN:
+        raise QuireError(f"the password has {len(found)} characters, fewer than {_CHARS_MIN}")
     return str(found)

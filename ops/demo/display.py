@@ -1,18 +1,42 @@
-"""How the demonstration shows itself: bars on a terminal, plain lines elsewhere."""
+"""How the demonstrations show themselves: events, bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, TextIO
 
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from ops.demo.event_lines import EventLines
 from ops.demo.report import Report
 
 COUNTERS: Final = ("published", "acknowledged", "received")
 _PLAIN_INTERVAL_S: Final = 2.0
+
+
+class EventLines:
+    """Tells events on lines of their own."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._console = Console(file=out, highlight=False, markup=False)
+        self._started_s = time.monotonic()
+        self._plain_s = 0.0
+        self._total = 0
+
+    def say(self, text: str) -> None:
+        """Show an event on a line of its own, with the seconds since the start."""
+        seconds = time.monotonic() - self._started_s
+        self._console.print(f"{seconds:5.1f} s  {text}", soft_wrap=True)
+
+    def is_due(self, interval_s: float) -> bool:
+        """Whether a plain line may be written again: not more often than this."""
+        now_s = time.monotonic()
+        if now_s - self._plain_s < interval_s:
+            return False
+        self._plain_s = now_s
+        return True
 
 
 class Display(EventLines):

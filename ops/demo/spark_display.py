@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TextIO
 from rich.live import Live
 from rich.table import Table
 
-from ops.demo.event_lines import EventLines
+from ops.demo.display import EventLines
 from ops.demo.words import Standing
 
 ROWS: Final = 12

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from client.security.admin_access import is_loopback
 from ops.doctor.findings import Finding, fine, trouble, warning
 
 TRANSACTION_S_MAX: Final = 60
@@ -33,12 +34,18 @@ def check_bookies(
     blocked = [row["topic"] for row in topics if row["min_insync_replicas"] > writable]
     short = [row["topic"] for row in topics if row["replication_factor"] > writable]
     advice = "Start more bookies."
+    if any(row["state"] == "read_only" for row in bookies):
+        advice = (
+            "Add bookies, or free space: shorten the retention of large topics (`quire topic alter"
+            " TOPIC --set retention.ms=...`) or delete topics, then `quire bookie gc BOOKIE"
+            " --major`."
+        )
     if blocked:
         found.append(
             trouble(
                 "bookies",
                 f"{writable} writable bookies are fewer than the ack quorum of"
-                f" {_some(blocked)}: nothing can be written there",
+                f" {_some(blocked)}: they can be read and trimmed, but not written",
                 advice,
             )
         )
@@ -67,7 +74,7 @@ def check_versions(versions: Mapping[str, str]) -> Finding:
     return warning(
         "versions",
         f"nodes run different versions: {shown}",
-        "Fine during an upgrade; otherwise complete it (ops/HANDBOOK.md, Upgrades).",
+        "Fine during an upgrade; otherwise complete it (ops/handbook/RUN.md).",
     )
 
 
@@ -88,7 +95,7 @@ def check_clocks(skews_s: Mapping[str, float]) -> Finding:
 def check_brokers(brokers: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """Rows of the admin API."""
     found = []
-    loopback = [row for row in brokers if row["host"] in ("127.0.0.1", "localhost", "::1")]
+    loopback = [row for row in brokers if is_loopback(row["host"])]
     others = len(brokers) - len(loopback)
     if loopback and others:
         names = ", ".join(str(row["broker_id"]) for row in loopback)

@@ -27,9 +27,10 @@ from client.metadata.zookeeper import ZooKeeperStore
 from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 from ops import ports
 from ops.admin_api import AdminApi
-from ops.doctor import cluster, disk, machine, metadata, outside, spark
+from ops.doctor import cluster, disk, machine, metadata, nodes, outside, spark
 from ops.doctor.findings import Finding, trouble, warning
-from ops.java import Java, find_java, zookeeper_class_path
+from ops.java import Java, find_java
+from ops.zookeeper_jars import find_jars
 
 _NODE_TIMEOUT_S: Final = 3.0
 _STORE_TIMEOUT_MS: Final = 5_000
@@ -58,9 +59,9 @@ def examine_machine(broker: BrokerConfig | None, bookie: BookieConfig | None) ->
 
 
 def _find_java_and_jars() -> Java:
-    """Return the Java that would run a ZooKeeper server. Raises JavaMissing."""
+    """Return the Java that would run a ZooKeeper server. Raises JavaMissing, JarsMissing."""
     java = find_java()
-    zookeeper_class_path()
+    find_jars()
     return java
 
 
@@ -130,6 +131,9 @@ async def examine_zookeeper(
     try:
         for finding in await metadata.check_trees(store, ledgers_root):
             yield finding
+        yield await metadata.check_protected(store, ledgers_root)
+        for finding in await nodes.check_nodes(store, ledgers_root):
+            yield finding
         if bookie is not None:
             for finding in await metadata.check_cookie(store, bookie):
                 yield finding
@@ -162,11 +166,11 @@ async def examine_cluster(
         yield finding
     for finding in cluster.check_transactions(hanging):
         yield finding
-    nodes = {f"broker {row['broker_id']}": row["admin_url"] for row in brokers}
-    nodes |= {f"bookie {row['bookie_id']}": row["admin_url"] for row in bookies}
+    urls = {f"broker {row['broker_id']}": row["admin_url"] for row in brokers}
+    urls |= {f"bookie {row['bookie_id']}": row["admin_url"] for row in bookies}
     versions: dict[str, str] = {}
     skews: dict[str, float] = {}
-    for node, url in nodes.items():
+    for node, url in urls.items():
         if url is not None:
             await _ask_node(api, node, url, versions, skews)
     yield cluster.check_versions(versions)

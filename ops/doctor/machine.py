@@ -9,6 +9,7 @@ from broker.config import BrokerConfig
 from broker.front.endpoints import endpoints_of, listeners_of
 from ops.doctor.findings import Finding, fine, trouble, warning
 from ops.java import Java, JavaMissing
+from ops.zookeeper_jars import JarsMissing
 
 _EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104  (compared with, not listened on)
 FILES_MIN: Final = 65_536
@@ -99,7 +100,7 @@ def check_java(find: Callable[[], Java]) -> Finding:
     """A Java for the ZooKeeper server, if it is to run here."""
     try:
         java = find()
-    except JavaMissing as error:
+    except (JavaMissing, JarsMissing) as error:
         return warning("java", str(error), "Not needed where ZooKeeper runs elsewhere.")
     return fine("java", f"Java {java.version} at {java.path}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import ssl
 from pathlib import Path
@@ -15,6 +16,7 @@ from client.ids import BookieId
 from client.metadata import paths
 from client.metadata.bookkeeper import check_layout, read_instance_id
 from client.metadata.store import MetadataStore
+from client.metadata.zookeeper import ZooKeeperStore, may_write_alone
 from ops.doctor.findings import Finding, fine, trouble, warning
 
 _TIMEOUT_S: Final = 3.0
@@ -86,6 +88,23 @@ async def check_trees(store: MetadataStore, ledgers_root: str) -> list[Finding]:
     else:
         found.append(fine("metadata", f"{paths.QUIRE_ROOT} holds Quire's tree"))
     return found
+
+
+async def check_protected(store: ZooKeeperStore, ledgers_root: str) -> Finding:
+    """Who reaches ZooKeeper must not be able to change the cluster. Raises MetadataError."""
+    open_ones = []
+    for path in (ledgers_root, paths.QUIRE_ROOT):
+        with contextlib.suppress(NoNode):
+            if not await may_write_alone(store, path):
+                open_ones.append(path)
+    if not open_ones:
+        return fine("metadata", "the trees belong to the cluster's ZooKeeper user")
+    return warning(
+        "metadata",
+        f"everybody who reaches ZooKeeper may change {' and '.join(open_ones)}",
+        "On a network of others set cluster_security.zookeeper_user on all nodes, then run"
+        " `quire metadata protect`.",
+    )
 
 
 async def check_cookie(store: MetadataStore, config: BookieConfig) -> list[Finding]:

@@ -73,7 +73,7 @@ def check_spark(facts: SparkFacts) -> list[Finding]:
             fine(
                 "spark",
                 f"no Spark job reads topics from here without {' and '.join(facts.missing)}:"
-                " for that, `pip install 'quire[spark]'`",
+                " for that, `pip install pyspark pyarrow numpy`",
             )
         ]
     if not facts.workers_have_quire:

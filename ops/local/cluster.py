@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 12.0
-"""Bookies and brokers end within 8 s of SIGTERM (`client/node/stop_signal.py`)."""
+"""Bookies and brokers end within 8 s of SIGTERM (`client/node/process.py`)."""
 RESTART_DELAYS_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 STABLE_AFTER_S: Final = 30.0
 """A process that lived this long starts again with the first delay."""
@@ -109,8 +109,8 @@ class LocalConfig:
 class Programs(NamedTuple):
     """How a bookie and a broker are run; `--config FILE` is appended."""
 
-    bookie: tuple[str, ...] = (sys.executable, "-m", "bookie")
-    broker: tuple[str, ...] = (sys.executable, "-m", "broker")
+    bookie: tuple[str, ...] = (sys.executable, "-P", "-m", "bookie")
+    broker: tuple[str, ...] = (sys.executable, "-P", "-m", "broker")
 
 
 class Reporter(Protocol):
@@ -181,7 +181,7 @@ class LocalCluster:
                     config.admin_port + _BOOKIE_ADMIN_STEP + i for i in range(config.bookies)
                 ],
             },
-            None if self.security is None else self.security.ca,
+            self.security,
         )
         self._watchers = [
             asyncio.create_task(self._keep(child), name=f"keep-{child.name}")

@@ -15,7 +15,6 @@ import contextlib
 import dataclasses
 import datetime
 import json
-import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +27,7 @@ from client.pubsub.errors import BrokerUnreachable
 from client.security.admin_access import Role
 from client.security.cluster_security import ClusterSecurity
 from ops.local.node_files import Value, write_toml
+from ops.secret_files import write_secret
 from ops.security import certificates
 from ops.security.security_admin import SecurityAdmin
 
@@ -105,7 +105,7 @@ class LocalSecurity:
             (self.client_config, self.properties(ADMIN)),
             (self.java_config, self._java_properties(ADMIN)),
         ):
-            _write_secret(path, "".join(f"{key}={value}\n" for key, value in properties.items()))
+            write_secret(path, "".join(f"{key}={value}\n" for key, value in properties.items()))
         write_toml(self.cluster_config, self._cluster_settings())
 
     def _cluster_settings(self) -> dict[str, Value]:
@@ -186,6 +186,11 @@ class LocalSecurity:
         name, a role and a token in each line, for the other roles."""
         return self.folder / "admin.token"
 
+    @property
+    def metrics_token_file(self) -> Path:
+        """Where the token is that Prometheus sends, of role look."""
+        return self.folder / "metrics.token"
+
     def known_brokers(self, host: str, port: int) -> frozenset[int]:
         """Return the ids of the brokers that one of them knows; empty without a good answer."""
         with contextlib.suppress(BrokerUnreachable), self._connect(host, port, BROKERS) as admin:
@@ -208,20 +213,11 @@ class LocalSecurity:
             made = {name: secrets.token_urlsafe(_PASSWORD_BYTES) for name in _SECRETS}
             passwords = {name: str({**made, **found}[name]) for name in _SECRETS}
             if passwords != found:
-                _write_secret(path, json.dumps(passwords) + "\n")
+                write_secret(path, json.dumps(passwords) + "\n")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{path} has no passwords: {error!r}") from error
-        _write_secret(self.admin_token_file, passwords["admin API"] + "\n")
+        write_secret(self.admin_token_file, passwords["admin API"] + "\n")
         lines = (f"{name} {role.word} {passwords[name]}\n" for name, role in _ROLES.items())
-        _write_secret(self.admin_token_file.with_suffix(".tokens"), "".join(lines))
+        write_secret(self.admin_token_file.with_suffix(".tokens"), "".join(lines))
+        write_secret(self.metrics_token_file, passwords["viewer"] + "\n")
         return passwords
-
-
-def _write_secret(path: Path, text: str) -> None:
-    """Write a file that nobody else can read, from the first moment on."""
-    scratch = path.with_name(f".{path.name}.new")
-    scratch.unlink(missing_ok=True)
-    handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    scratch.replace(path)

@@ -7,10 +7,11 @@ Only what differs from the programs' defaults is written; the environment (`QUIR
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+from ops.secret_files import open_secret
 
 Value = str | int | float | bool | list[str]
 
@@ -70,7 +71,5 @@ def write_toml(path: Path, settings: Mapping[str, Value]) -> None:
     """Write a TOML file; JSON's strings, lists and truth values are TOML's too."""
     lines = ["# Written by `quire up` at every start."]
     lines += [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
-    path.unlink(missing_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # there may be passwords
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
+    with open_secret(path) as file:  # there may be passwords
         file.write("\n".join(lines) + "\n")

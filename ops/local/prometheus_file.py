@@ -9,16 +9,27 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from ops.local.local_security import LocalSecurity  # needs a package of an extra
 
 _RULES: Final = Path(__file__).resolve().parent.parent / "monitoring" / "prometheus"
 _INTERVAL: Final = "15s"
 
 
-def write_prometheus(path: Path, jobs: Mapping[str, Sequence[int]], ca: Path | None) -> None:
-    """Write the file. `jobs`: name of a job -> admin ports; `ca`: of their certificates, if they
-    speak TLS. Raises OSError."""
-    tls = {} if ca is None else {"scheme": "https", "tls_config": {"ca_file": str(ca)}}
+def write_prometheus(
+    path: Path, jobs: Mapping[str, Sequence[int]], security: LocalSecurity | None
+) -> None:
+    """Write the file. `jobs`: name of a job -> admin ports; `security`: of a secured cluster, whose
+    ports speak TLS and want a token. Raises OSError."""
+    tls: dict[str, Any] = {}
+    if security is not None:
+        tls = {
+            "scheme": "https",
+            "tls_config": {"ca_file": str(security.ca)},
+            "authorization": {"credentials_file": str(security.metrics_token_file)},
+        }
     config: dict[str, Any] = {
         "global": {"scrape_interval": _INTERVAL, "evaluation_interval": _INTERVAL},
         "rule_files": [

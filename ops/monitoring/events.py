@@ -36,7 +36,7 @@ DYNAMIC: Final[Mapping[str, frozenset[str]]] = {
     ),
 }
 """What coordinators' cores ask to be logged, by the form of the call that does it (`Event` in
-`group_types.py`, `TransactionEvent` in `transaction_types.py`)."""
+`group_types.py`, `TransactionEvent` in `transaction.py`)."""
 
 
 class Event(NamedTuple):

@@ -15,8 +15,18 @@ from typing import Final, NamedTuple
 
 from bookie.config import BookieConfig
 from broker.config import BrokerConfig
+from broker.front.codec_thread import CODEC_BYTES_MAX
+from broker.front.core.fetch_sessions import PARTITION_BYTES_MAX
+from broker.front.core.share_sessions import PARTITION_BYTES_MAX as SHARE_PARTITION_BYTES_MAX
+from broker.front.core.share_sessions import SESSION_BYTES_MAX
+from broker.front.server import LOGIN_DECODED_TIMES
+from broker.groups.group_settings import GROUPS_MAX
+from broker.leadership.followers import SENT_MAX
+from broker.offload.offloader import COPY_BYTES_MAX
+from broker.security.core.acls import NOTED_BYTES_MAX
 from client.config import settings_of
 from client.ledger.config import LedgerClientConfig
+from client.node.connection_limits import STRANGERS_BYTES_MAX
 from client.node.http_connections import BODIES_BYTES_MAX
 from ops.schemas.config import SchemasConfig
 
@@ -54,10 +64,14 @@ BROKER: Final = (
         " records until they are confirmed, long polls",
            "broker/front/server.py",
            [["in_flight_bytes_max"], ["request_bytes_max"]], "quire_broker_in_flight_bytes"),
+    Buffer("requests of clients that have not logged in, and the last one; as much again of those"
+           " that are incomplete", "broker/front/server.py",
+           [[2, "security.sasl_logins_bytes_max"],
+            [LOGIN_DECODED_TIMES, "security.sasl_login_bytes_max"]], "quire_broker_login_bytes"),
     Buffer("requests that wait for their consumer groups", "broker/front/core/group_requests.py",
            [["group_requests_bytes_max"]], "quire_broker_group_requests_bytes"),
     Buffer("subscriptions and assignments of the members of groups; as much again, as it was"
-           " stored last", "broker/groups/group_room.py",
+           " stored last", "broker/groups/groups.py",
            [[2, "group_members_bytes_max"]], "quire_broker_group_members_bytes"),
     Buffer("answers that clients have not taken: those counted as unread, as much again that is"
            " not, and the last one", "client/node/framed_server.py",
@@ -66,29 +80,51 @@ BROKER: Final = (
            [["fetch_reading_bytes_max"]], "quire_broker_fetch_reading_bytes"),
     Buffer("what consumers that fetch incrementally were told of each partition",
            "broker/front/core/fetch_sessions.py",
-           [["fetch_session_partitions_max", 768]], "quire_broker_fetch_session_partitions"),
+           [["fetch_session_partitions_max", PARTITION_BYTES_MAX]],
+           "quire_broker_fetch_session_partitions"),
+    Buffer("which partitions members of share groups read, and the names of these",
+           "broker/front/core/share_sessions.py",
+           [["fetch_session_partitions_max", SHARE_PARTITION_BYTES_MAX],
+            ["group_share_max_share_sessions", SESSION_BYTES_MAX]],
+           "quire_broker_share_session_partitions"),
     Buffer("partitions of other brokers that consumers nearby read: segment lists, indexes",
            "broker/leadership/followers.py",
            [["follower.partitions_max", 256 * _KIB]], "quire_broker_follower_partitions"),
+    Buffer("which consumers were sent to brokers nearby, from where",
+           "broker/leadership/followers.py", [[SENT_MAX * 2 * _KIB]], ""),
+    Buffer("whose use is counted for quotas, with their names", "broker/security/quotas.py",
+           [["security.quota_owners_max", 2 * _KIB]], "quire_broker_quota_owners"),
     Buffer("recent records, with all that each batch keeps in memory",
            "broker/partition/tail_cache.py",
            [["tail_cache_bytes_max"]], "quire_broker_tail_cache_bytes"),
     Buffer("entries read ahead, or kept for other groups", "broker/partition/read_ahead.py",
            [["read_ahead_bytes_max"]], "quire_broker_read_ahead_bytes"),
     Buffer("receive buffers for batch reads, kept for reuse",
-           "client/wire/reused_buffers.py",
+           "client/wire/frames.py",
            [["ledger.batch_buffers_max", "ledger.frame_bytes_max"]],
            "quire_ledger_batch_buffer_bytes"),
     Buffer("compaction: keys of the round under way, unless a child has them, and eight of the"
            " largest entries", "broker/compaction/cleaning_round.py",
            [["compaction.key_bytes_max"], [8, "ledger.frame_bytes_max"]],
            "quire_broker_compaction_bytes"),
-    Buffer("users with passwords", "broker/access/users.py",
+    Buffer("offload: the segment that is copied, or read back to be proven",
+           "broker/offload/offloader.py", [[COPY_BYTES_MAX]], "quire_broker_offload_bytes"),
+    Buffer("blocks of the object store, on their way to consumers or read by them last",
+           "broker/partition/archive.py",
+           [["offload.read_cache_bytes_max"]], "quire_broker_archive_bytes"),
+    Buffer("a batch that is compressed anew: opened, and what its codec needs (270 MiB more for"
+           " zstd at level 22)",
+           "broker/front/codec_thread.py", [[CODEC_BYTES_MAX]], ""),
+    Buffer("groups with settings of their own", "broker/groups/group_settings.py",
+           [[GROUPS_MAX * _KIB]], ""),
+    Buffer("users with passwords", "broker/security/users.py",
            [["security.users_max", 2 * _KIB]], "quire_broker_users"),
-    Buffer("entities with quotas", "broker/access/quota_store.py",
+    Buffer("entities with quotas", "broker/security/quota_store.py",
            [["security.quota_entities_max", 2 * _KIB]], "quire_broker_quota_entities"),
-    Buffer("access control entries", "broker/access/acl_store.py",
+    Buffer("access control entries", "broker/security/acl_store.py",
            [["security.acls_max", 512]], "quire_broker_acls"),
+    Buffer("what was decided by access control entries, with the names that clients asked for",
+           "broker/security/core/acls.py", [[NOTED_BYTES_MAX]], ""),
     Buffer("metrics that clients push, and the names of their software",
            "broker/front/core/client_telemetry.py",
            [["telemetry.series_max", 2 * _KIB], [2_000 * _KIB]],
@@ -104,9 +140,12 @@ BROKER: Final = (
 BOOKIE: Final = (
     Buffer("requests that are incomplete", "client/node/framed_server.py",
            [["unfinished_bytes_max"]], "quire_bookie_unfinished_bytes"),
+    Buffer("the same of clients that have not shown a certificate, where that is required",
+           "client/node/framed_server.py", [[STRANGERS_BYTES_MAX]],
+           "quire_bookie_strangers_bytes"),
     Buffer("entries that are not durable and indexed, and the last one that was still read: the"
            " line for a group, the open one, the one being synced, what waits for the index",
-           "bookie/storage/core/backlog.py",
+           "bookie/storage/core/group_commit.py",
            [["pending_bytes_max"], ["frame_bytes_max"]], "quire_bookie_pending_bytes"),
     Buffer("recent entries, with what Python needs for each; those above are there too, beyond"
            " this limit", "bookie/storage/core/entry_cache.py",
@@ -124,20 +163,19 @@ BOOKIE: Final = (
            "bookie/storage/reads.py", [["reader_threads", "frame_bytes_max"]],
            "quire_bookie_reads_in_progress"),
     Buffer("adds that are not answered, beside their entries",
-           "bookie/server/core/request_limiter.py",
+           "bookie/server/server.py",
            [["adds_in_flight_max", 2 * _KIB]], "quire_bookie_adds_in_progress"),
-    Buffer("reads that are not answered", "bookie/server/core/request_limiter.py",
+    Buffer("reads that are not answered", "bookie/server/server.py",
            [["reads_in_flight_max", 2 * _KIB]], "quire_bookie_reads_in_progress"),
-    Buffer("long polls", "bookie/server/core/request_limiter.py",
+    Buffer("long polls", "bookie/server/server.py",
            [["long_polls_max", 2 * _KIB]], "quire_bookie_long_polls"),
-    Buffer("requests that are neither adds nor reads", "bookie/server/core/request_limiter.py",
+    Buffer("requests that are neither adds nor reads", "bookie/server/server.py",
            [["other_requests_max", 2 * _KIB]], "quire_bookie_other_requests"),
     Buffer("connections", "client/node/connection_limits.py",
            [["connections_max", 16 * _KIB]], "quire_bookie_connections"),
     Buffer("bodies of admin requests", "client/node/http_connections.py",
            [[BODIES_BYTES_MAX]], "quire_bookie_admin_body_bytes"),
 )  # fmt: skip
-
 
 LEDGER: Final = (
     Buffer("entries of a writer that some bookie has still to answer",
@@ -151,10 +189,10 @@ LEDGER: Final = (
            [["read_batches_max", "frame_bytes_max"]], ""),
     Buffer("the same, entry by entry", "client/ledger/read/range_read.py",
            [["read_window_entries", "frame_bytes_max"]], ""),
-    Buffer("a recovery", "client/ledger/recovery_run.py",
+    Buffer("a recovery", "client/ledger/recoveries.py",
            [["recovery_window_entries", "frame_bytes_max"]], ""),
     Buffer("receive buffers for batch reads, kept for reuse",
-           "client/wire/reused_buffers.py", [["batch_buffers_max", "frame_bytes_max"]],
+           "client/wire/frames.py", [["batch_buffers_max", "frame_bytes_max"]],
            "quire_ledger_batch_buffer_bytes"),
 )  # fmt: skip
 """Of each writer, connection, read and recovery of a ledger client: they are no sum."""
@@ -180,7 +218,6 @@ PARTS: Final = {
     "ledger.bookie_in_flight_bytes_max": "of those, what is on its way to one bookie",
     "ledger.writer_in_flight_bytes_max": "of those, what one ledger has unconfirmed",
     "ledger.writer_unanswered_bytes_max": "of those, what bookies have to answer to one ledger",
-    "security.sasl_login_bytes_max": "one request of a client that has not logged in",
     "send_buffer_bytes_max": "answers of one connection: where they begin to count as unread",
     "read_ahead_reader_bytes_max": "of what is read ahead, what one consumer may have",
     "offset_metadata_bytes_max": "one committed offset, which is kept: see below",

@@ -4,6 +4,10 @@ Any number of registries may work on one topic, and each takes writes. All write
 transactional id: who begins fences the one before, then reads to the end, decides on what is really
 there, and commits. A commit succeeds only while nobody else began, so no two of them decide on the
 same state. Nobody is elected, and nothing is forwarded.
+
+A question about the newest state first asks where the topic ends, over a connection of its own: on
+that of the reader it would wait behind a fetch that the broker holds open (`fetch.max.wait.ms`).
+Questions that come while one is being answered share the next answer.
 """
 
 from __future__ import annotations
@@ -60,8 +64,14 @@ class SchemaLog:
         self._catalogue = catalogue
         self._rng = random.SystemRandom()
         self._consumer: AIOKafkaConsumer | None = None
+        self._ends: AIOKafkaConsumer | None = None
+        """Asks where the topic ends; reads nothing."""
         self._publisher: TransactionalPublisher | None = None
         self._reading = asyncio.Lock()
+        self._begun = 0
+        """Rounds of catching up."""
+        self._over: tuple[int, RegistryError | None] = (0, None)
+        """The last round that ended, and how."""
         self._writing = asyncio.Lock()
         self._awaited: LogRecord | None = None
         """The last record of the write under way, until it was read."""
@@ -76,13 +86,8 @@ class SchemaLog:
         check_topic_name(self._topic)
         async with TopicAdmin(self._brokers) as topics:
             await self._check_topic(topics, replication_factor)
-        self._consumer = AIOKafkaConsumer(
-            **self._brokers.settings(),
-            client_id="quire-schemas",
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-        )
+        self._consumer, self._ends = self._new_consumer(), self._new_consumer()
+        await self._ends.start()
         await self._consumer.start()
         self._consumer.assign([self._at])
         await self.catch_up()
@@ -90,24 +95,52 @@ class SchemaLog:
     async def close(self) -> None:
         """Disconnect."""
         await self._drop_publisher()
-        if self._consumer is not None:
-            await self._consumer.stop()
+        for consumer in (self._consumer, self._ends):
+            if consumer is not None:
+                await consumer.stop()
 
     async def catch_up(self) -> None:
-        """Read what is committed by now. Raises RegistryError if the brokers do not answer."""
-        assert self._consumer is not None
+        """Read what is committed by now. Raises RegistryError if the brokers do not answer.
+
+        One round serves all that asked before it began: it sees what was committed when they did.
+        """
+        begun = self._begun
         async with self._reading:
+            number, failure = self._over
+            if number > begun:
+                if failure is not None:
+                    raise failure
+                return
+            self._begun = number = self._begun + 1
             try:
-                async with asyncio.timeout(_READ_TIMEOUT_S):
-                    end = (await self._consumer.end_offsets([self._at]))[self._at]
-                    while await self._consumer.position(self._at) < end:
-                        await self._read_some()
-            except TimeoutError:
-                raise RegistryError(STORE_TIMED_OUT, f"topic {self._topic}: no answer") from None
-            except KafkaError as error:
-                raise RegistryError(
-                    STORE_FAILED, f"reading topic {self._topic}: {reason(error)}"
-                ) from error
+                await self._read_to_the_end()
+            except RegistryError as error:
+                self._over = number, error
+                raise
+            self._over = number, None
+
+    async def _read_to_the_end(self) -> None:
+        assert self._consumer is not None and self._ends is not None
+        try:
+            async with asyncio.timeout(_READ_TIMEOUT_S):
+                end = (await self._ends.end_offsets([self._at]))[self._at]
+                while await self._consumer.position(self._at) < end:
+                    await self._read_some()
+        except TimeoutError:
+            raise RegistryError(STORE_TIMED_OUT, f"topic {self._topic}: no answer") from None
+        except KafkaError as error:
+            raise RegistryError(
+                STORE_FAILED, f"reading topic {self._topic}: {reason(error)}"
+            ) from error
+
+    def _new_consumer(self) -> AIOKafkaConsumer:
+        return AIOKafkaConsumer(
+            **self._brokers.settings(),
+            client_id="quire-schemas",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+        )
 
     async def write(self, decide: Decide[T]) -> T:
         """Decide, append, and return the answer once all of it was committed and read.

@@ -18,11 +18,15 @@ from prometheus_client import ProcessCollector
 
 from client.errors import QuireError
 from client.node import background, logs
-from client.node.exposition import CONTENT_TYPE, Exposition
+from client.node.exposition import Exposition
+from client.node.http_bodies import make_runner
 from client.node.http_connections import CLOSE_S, HttpConnections
-from client.node.http_guard import AccessRefused, HttpGuard
-from client.node.stop_signal import on_stop_signal
+from client.node.http_guard import CALLER, SAFE, AccessRefused, HttpGuard, close_headers
+from client.node.logs import AT_WILL, SECURITY
+from client.node.process import on_stop_signal
+from client.node.scrapes import Scrapes
 from client.pubsub.brokers import Brokers
+from client.security.admin_access import Role
 from ops.schemas.config import SchemasConfig
 from ops.schemas.core.catalogue import Catalogue
 from ops.schemas.core.errors import RegistryError
@@ -34,6 +38,11 @@ from ops.schemas.rights import RIGHTS
 from ops.schemas.service import SchemaService
 
 log = logging.getLogger("schemas")
+_log = SECURITY
+
+LOOKS_MAX: Final = 2
+"""Requests of those who only look for which schemas are read at a time: fewer than there are
+compilers (`protoc.py`) and threads."""
 
 _BODY_BYTES_EXTRA: Final = 64 << 10
 _REFRESH_FAILS: Final = 30.0
@@ -60,20 +69,25 @@ class SchemaServer:
         self._heard_s = 0.0
         self.guard = guard = HttpGuard(config, config.host, takes_basic=True)
         self._metrics.add_part(guard.exposition())
+        self._scrapes = Scrapes(self._metrics.exposition)
+        self._looks = asyncio.Semaphore(LOOKS_MAX)
         app = web.Application(
             middlewares=[
                 self._doors.watch,
                 self._counted,
                 guard.by_table(RIGHTS),
+                _noted,
+                self._with_room,
                 self._doors.whole,
             ],
             client_max_size=2 * config.schema_bytes_max + _BODY_BYTES_EXTRA,
         )
+        app.on_response_prepare.append(close_headers)
         SchemaRest(service, self._catalogue).add_to(app)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._exposition)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_S)
+        self._runner = make_runner(app, shutdown_timeout=CLOSE_S)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[int]:
@@ -120,6 +134,16 @@ class SchemaServer:
             self._stats.requests[status] += 1
             self._stats.request_seconds.observe(time.perf_counter() - start_s)
 
+    @web.middleware
+    async def _with_room(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let few of those who only look have schemas read at a time, so that registering goes on
+        beside any number of them."""
+        reads_schemas = request.method == "POST" or "format" in request.query
+        if _role(request) is not Role.LOOK or not reads_schemas:
+            return await handler(request)
+        async with self._looks:
+            return await handler(request)
+
     @staticmethod
     async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
@@ -149,8 +173,30 @@ class SchemaServer:
         return web.Response(status=503, text="not ready: the brokers do not answer\n")
 
     async def _exposition(self, _request: web.Request) -> web.Response:
-        body = self._metrics.exposition()
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+        return self._scrapes.answer()
+
+
+def _role(request: web.Request) -> object:
+    """Return what a request's path needs, as the table says."""
+    resource = request.match_info.route.resource
+    return None if resource is None else RIGHTS.get(f"{request.method} {resource.canonical}")
+
+
+@web.middleware
+async def _noted(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Log what was changed, and who asked for it.
+
+    Serializers register at each start what is there already: those lines are at will.
+    """
+    answer = await handler(request)
+    role = _role(request)
+    if request.method not in SAFE and role is not Role.LOOK:
+        _log.info(
+            "admin.done operation=%s path=%s status=%d user=%r from=%s", request.method,
+            request.path_qs, answer.status, request[CALLER].name, request.remote,
+            extra=AT_WILL if role is Role.OPERATE else None,
+        )  # fmt: skip
+    return answer
 
 
 async def serve(config: SchemasConfig, brokers: Brokers, say: Callable[[str], None]) -> None:

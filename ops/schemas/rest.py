@@ -31,6 +31,7 @@ from ops.schemas.rest_request import (
     body,
     flag,
     number,
+    schema_guid,
     schema_id,
 )
 from ops.schemas.service import SchemaService, describe_schema
@@ -58,6 +59,7 @@ class SchemaRest:
                 web.get("/schemas/ids/{id}/schema", self._text_with_id),
                 web.get("/schemas/ids/{id}/subjects", self._subjects_with_id),
                 web.get("/schemas/ids/{id}/versions", self._versions_with_id),
+                web.get("/schemas/guids/{guid}", self._with_guid),
                 web.get("/subjects", self._subjects),
                 web.post("/subjects/{subject}", self._look_up),
                 web.delete("/subjects/{subject}", self._delete_subject),
@@ -112,15 +114,19 @@ class SchemaRest:
 
     async def _with_id(self, request: web.Request) -> web.Response:
         found = (await self._by_id(request))[0]
-        schema = await self._formatted(request, found.schema)
-        described = describe_schema(schema)
+        described = describe_schema(found.schema, await self._formatted(request, found.schema))
         if flag(request, "fetchMaxId"):
             described["maxId"] = self._all.last_id
         return answer(described)
 
+    async def _with_guid(self, request: web.Request) -> web.Response:
+        found = await self._service.with_guid(schema_guid(request))
+        text = await self._formatted(request, found.schema)
+        return answer({**describe_schema(found.schema, text), "id": found.id})
+
     async def _text_with_id(self, request: web.Request) -> web.Response:
         found = (await self._by_id(request))[0]
-        return _text((await self._formatted(request, found.schema)).text)
+        return _text(await self._formatted(request, found.schema))
 
     async def _subjects_with_id(self, request: web.Request) -> web.Response:
         names = sorted({one.subject for one in await self._seen_by_id(request)})
@@ -176,15 +182,15 @@ class SchemaRest:
 
     async def _version(self, request: web.Request) -> web.Response:
         version = await self._asked(request)
-        schema = await self._formatted(request, version.schema)
-        return answer(self._service.describe(version._replace(schema=schema)))
+        text = await self._formatted(request, version.schema)
+        return answer(self._service.describe(version, text))
 
     async def _version_text(self, request: web.Request) -> web.Response:
         version = await self._asked(request)
-        return _text((await self._formatted(request, version.schema)).text)
+        return _text(await self._formatted(request, version.schema))
 
     async def _referenced_by(self, request: web.Request) -> web.Response:
-        found = self._all.referrers(await self._asked(request))
+        found = self._all.referrers(await self._asked(request), deleted=False)
         return answer(list(_page(request, [one.id for one in found])))
 
     async def _asked(self, request: web.Request) -> Version:
@@ -193,11 +199,9 @@ class SchemaRest:
             request.match_info["subject"], at, deleted=flag(request, "deleted")
         )
 
-    async def _formatted(self, request: web.Request, schema: Schema) -> Schema:
+    async def _formatted(self, request: web.Request, schema: Schema) -> str:
         name = request.query.get("format", "")
-        if not name:
-            return schema
-        return schema._replace(text=await self._service.formatted(schema, name))
+        return await self._service.formatted(schema, name) if name else schema.text
 
     async def _delete_subject(self, request: web.Request) -> web.Response:
         for_good = flag(request, "permanent")

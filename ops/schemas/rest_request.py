@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
+from uuid import UUID
 
 from aiohttp import web
 
+from client.node.http_bodies import parse_json, read_body
 from ops.schemas.core import errors
 from ops.schemas.core.errors import RegistryError
 from ops.schemas.core.registry import Asked
@@ -38,11 +39,21 @@ def schema_id(request: web.Request) -> int:
     return int(text)
 
 
+def schema_guid(request: web.Request) -> UUID:
+    """Return the guid in the path."""
+    text = request.match_info["guid"]
+    try:
+        return UUID(text)
+    except ValueError:
+        message = f"{text[:40]!r} is not the guid of a schema"
+        raise RegistryError(errors.SCHEMA_NOT_FOUND, message) from None
+
+
 async def body(request: web.Request) -> dict[str, Any]:
     """Return the JSON object that was sent."""
     try:
-        found = json.loads(await request.read())
-    except (ValueError, RecursionError) as error:
+        found = parse_json(await read_body(request))
+    except ValueError as error:
         raise _invalid(f"the body is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise _invalid("the body is not a JSON object")
@@ -103,7 +114,7 @@ def _references(given: Any) -> tuple[Reference, ...]:
     for one in given:
         try:
             found.append(Reference(str(one["name"]), str(one["subject"]), int(one["version"])))
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise _invalid("references is a list of name, subject and version") from None
     return tuple(found)
 

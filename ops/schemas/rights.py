@@ -19,6 +19,7 @@ _LOOK: Final = (
     "GET /schemas/ids/{id}/schema",
     "GET /schemas/ids/{id}/subjects",
     "GET /schemas/ids/{id}/versions",
+    "GET /schemas/guids/{guid}",
     "GET /subjects",
     "POST /subjects/{subject}",
     "GET /subjects/{subject}/versions",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from uuid import UUID
 
 from ops.schemas.core.catalogue import Catalogue
 from ops.schemas.core.errors import (
@@ -49,6 +50,8 @@ class SchemaService:
         if known is not None and asked.id in (None, known.id):
             return known
 
+        await self._check_new(asked.schema)
+
         async def decide() -> tuple[Version, list[Change]]:
             there = await self._find(asked.subject, asked.schema)
             if there is not None and asked.id in (None, there.id):
@@ -63,7 +66,7 @@ class SchemaService:
     ) -> Version:
         """Return the version of the subject that is this schema."""
         check_subject(subject)
-        canonical = await self._canonical(schema, normalize)
+        canonical = await self._canonical(schema, normalize, deleted=deleted)
         for attempt in range(2):
             found = await self._find(subject, canonical, deleted=deleted)
             if found is not None:
@@ -84,6 +87,16 @@ class SchemaService:
             raise RegistryError(SCHEMA_NOT_FOUND, f"there is no schema with id {schema_id}")
         return found
 
+    async def with_guid(self, guid: UUID) -> Version:
+        """Return a version of the schema that has a guid, a deleted one too."""
+        found = self._all.with_guid(guid)
+        if found is None:
+            await self._log.catch_up()
+            found = self._all.with_guid(guid)
+        if found is None:
+            raise RegistryError(SCHEMA_NOT_FOUND, f"there is no schema with guid {guid}")
+        return found
+
     async def version(self, subject: str, number: int | None, *, deleted: bool = False) -> Version:
         """Return a version, None for the latest."""
         if number is None or self._all.version(subject, number) is None:
@@ -102,6 +115,7 @@ class SchemaService:
         """Return why a schema could not be registered now."""
         check_subject(subject)
         canonical = await self._canonical(schema, normalize)
+        await self._check_new(canonical)
         await self._log.catch_up()
         return await self._reasons(subject, canonical)
 
@@ -139,16 +153,21 @@ class SchemaService:
 
     async def formatted(self, schema: Schema, name: str) -> str:
         """Return a schema's text in a format of its language."""
-        resolved = self._all.resolve(schema)
+        resolved = self._all.resolve(schema, deleted=True)
         return await asyncio.to_thread(LANGUAGES[schema.kind].formatted, resolved, name)
 
-    async def _canonical(self, schema: Schema, normalize: bool) -> Schema:
+    async def _canonical(self, schema: Schema, normalize: bool, *, deleted: bool = False) -> Schema:
         if len(schema.text.encode()) > self._schema_bytes_max:
             raise InvalidSchema(f"the schema is larger than {self._schema_bytes_max} bytes")
-        resolved = self._all.resolve(schema)
+        resolved = self._all.resolve(schema, deleted=deleted)
         language = LANGUAGES[schema.kind]
         text = await asyncio.to_thread(language.canonical, resolved, normalize=normalize)
         return schema._replace(text=text)
+
+    async def _check_new(self, schema: Schema) -> None:
+        """Raises InvalidSchema for what is stored no more, though older schemas may have it."""
+        resolved = self._all.resolve(schema)
+        await asyncio.to_thread(LANGUAGES[schema.kind].check_new, resolved)
 
     async def _find(self, subject: str, schema: Schema, *, deleted: bool = False) -> Version | None:
         """Return the latest version of a subject that is the same schema, however written."""
@@ -164,8 +183,8 @@ class SchemaService:
         if not alike:
             return None
         language = LANGUAGES[schema.kind]
-        ours = self._all.resolve(schema)
-        theirs = [self._all.resolve(one.schema) for one in alike]
+        ours = self._all.resolve(schema, deleted=True)
+        theirs = [self._all.resolve(one.schema, deleted=True) for one in alike]
         same = await asyncio.to_thread(_first_same, language, ours, theirs)
         return None if same is None else alike[same]
 
@@ -181,29 +200,27 @@ class SchemaService:
         level = self.registry.level(subject)
         if level is Level.NONE:
             return ()
-        others = [(one, self._all.resolve(one.schema)) for one in versions]
-        ours = self._all.resolve(schema)
+        others = [(one, self._all.resolve(one.schema, deleted=True)) for one in versions]
+        ours = self._all.resolve(schema, deleted=True)
         return await asyncio.to_thread(_reasons, level, ours, others)
 
-    def describe(self, version: Version) -> dict[str, Any]:
-        """Return a version as answers show it."""
-        schema = version.schema
-        found: dict[str, Any] = {
+    def describe(self, version: Version, text: str | None = None) -> dict[str, Any]:
+        """Return a version as answers show it; `text`: its schema in another format."""
+        return {
             "subject": version.subject,
             "version": version.number,
             "id": version.id,
-            **describe_schema(schema),
+            **describe_schema(version.schema, text),
         }
-        return found
 
 
-def describe_schema(schema: Schema) -> dict[str, Any]:
+def describe_schema(schema: Schema, text: str | None = None) -> dict[str, Any]:
     """Return a schema as answers show it: what is AVRO has no type, as in Confluent's API."""
-    found: dict[str, Any] = {"schema": schema.text}
+    found = {"guid": str(schema.guid), "schema": schema.text if text is None else text}
     if schema.kind is not Kind.AVRO:
         found["schemaType"] = schema.kind.value
     if schema.references:
-        found["references"] = [one._asdict() for one in schema.references]
+        return {**found, "references": [one._asdict() for one in schema.references]}
     return found
 
 

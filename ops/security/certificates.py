@@ -24,7 +24,7 @@ try:
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 except ImportError as missing:  # an extra: nodes do not need it
     raise ConfigError(
-        "making certificates needs the package cryptography: pip install 'quire[secure]'"
+        "making certificates needs the package cryptography: pip install cryptography"
     ) from missing
 
 AUTHORITY: Final = "ca"

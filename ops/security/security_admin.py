@@ -26,7 +26,8 @@ SCRAM: Final[Mapping[str, tuple[int, str]]] = {
 }
 """Mechanism -> Kafka's number of it, and its hash."""
 ITERATIONS: Final = 8_192
-_SALT_BYTES: Final = 24
+"""Brokers answer for names that nobody has as if they had been made here."""
+SALT_BYTES: Final = 24
 _TIMEOUT_S: Final = 15.0
 _METADATA_VERSION: Final = 4
 _NO_USER: Final = 91
@@ -114,7 +115,7 @@ class SecurityAdmin:
         rows = []
         for mechanism in mechanisms:
             number, name = SCRAM[mechanism]
-            salt = secrets.token_bytes(_SALT_BYTES)
+            salt = secrets.token_bytes(SALT_BYTES)
             salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, ITERATIONS)
             rows.append(
                 {

@@ -2,11 +2,14 @@
 
     python -m tests.chaos [--minutes 30] [--every-s 3] [--seed N] [--per-s 200] [--out FOLDER]
     python -m tests.chaos --only power_loss --strikes 20
+    python -m tests.chaos --only full_disk_power_loss --strikes 3
 
 Producers and consumers of three code bases work on a topic of six partitions while a seeded plan
-strikes. At the end everything is healed, the log is read back by librdkafka, and the history of
-all clients is checked. The exit code is 0 if there is no anomaly, everything was readable in
-time, and there were as many faults as were asked for.
+strikes. Operators delete topics and make them anew, and change settings and rights, at all brokers
+(`administration.py`), and ZooKeeper servers lag (`lagging_servers.py`). At the end everything is
+healed, the log is read back by librdkafka, and the history of all clients is checked. The exit code
+is 0 if there is no anomaly, everything was readable in time, and there were as many faults as were
+asked for.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ WHOLE_MINUTES_MAX = 3.0
 never stall for more than STALL_S_MAX."""
 STALL_S_MAX = 5.0
 CLASSES_MIN = 8
+MADE_ANEW_MIN = 5
+"""Topics that operators have deleted and made anew, at least."""
 
 
 def failures(report: Report, options: argparse.Namespace) -> list[str]:
@@ -35,6 +40,11 @@ def failures(report: Report, options: argparse.Namespace) -> list[str]:
     found = shortcomings(report, options.faults_min)
     if report["classes"] < (1 if options.only else CLASSES_MIN):
         found.append(f"only {report['classes']} classes of faults")
+    administration = report.get("administration")
+    if administration is not None and administration.get("made anew", 0) < MADE_ANEW_MIN:
+        found.append(f"hardly any administration: {administration}")
+    if report.get("lags") == 0:
+        found.append("no ZooKeeper server ever lagged")
     healing = report["healing"]
     if healing is None:
         return found
@@ -58,6 +68,9 @@ def show(report: Report) -> None:
         f" {len(report['not_armed'])} classes not armed, {report['records']} records,"
         f" {report['seconds']} s, seed {report['seed']}"
     )
+    if report["administration"] is not None:
+        counts = ", ".join(f"{name} {count}" for name, count in report["administration"].items())
+        print(f"administration: {counts}; a ZooKeeper server lagged {report['lags']} times")
     if report["healing"] is not None:
         print(
             "after healing: written everywhere by {written_s} s, every partition served its first,"

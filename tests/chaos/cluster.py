@@ -35,6 +35,11 @@ from tests.integration.cluster import wait_until
 ZOOKEEPERS, BOOKIES, BROKERS = 3, 5, 3
 SESSION_MS = 4_000
 START_TIMEOUT_S = 90.0
+_EVERYBODY: dict[str, Value] = {
+    "security.authorization": True,
+    "security.super_users": ["User:ANONYMOUS"],
+}
+"""Everybody may do everything, and operators may change access control lists."""
 
 
 def _url_answers(url: str) -> bool:
@@ -230,6 +235,7 @@ class ChaosCluster:
                     "session_timeout_ms": SESSION_MS,
                     "log_file_bytes_max": 8 << 20,
                     "log_preallocate_bytes": 0,
+                    "index_write_buffer_bytes": 64 << 10,  # a table every few seconds
                 }
                 | ({} if self.security is None else self.security.bookie_settings())
             )
@@ -250,7 +256,7 @@ class ChaosCluster:
                 bookie_count=BOOKIES,
             ) | {"session_timeout_ms": SESSION_MS}
             if self.security is None:
-                return made | {"listen_host": host, "advertised_host": known}
+                return made | {"listen_host": host, "advertised_host": known} | _EVERYBODY
             del made["port"]
             return made | self.security.broker_settings(host, known, port)
 

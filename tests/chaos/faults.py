@@ -10,13 +10,14 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.chaos.clocks import Clocks
 from tests.chaos.cluster import SESSION_MS, ChaosCluster, Member
-from tests.chaos.forgetful import ForgetfulDisks
+from tests.chaos.forgetful import ForgetfulDisks, Fullness
 from tests.chaos.nodes import Node
 
 Undo = Callable[[], None]
@@ -27,12 +28,18 @@ OUTAGE_S_MAX = 6.0
 CLOCK_JUMPS_S = (-3000, -60, -3, 3, 60, 3000)
 """Less than an hour: `message.timestamp.after.max.ms` would refuse what clients send."""
 
+FULL_DISKS_MAX = 3
+"""How many disks are full at most when everything loses power."""
+
+FILLING_S_MAX = 15.0
+"""How long it may take until LevelDB has a table to write on each of them."""
+
 CLASSES = (
     *("broker_kill", "broker_pause", "broker_restart", "broker_cut", "broker_hold"),
     *("broker_one_way", "bookie_kill", "bookie_pause", "bookie_restart", "bookie_cut"),
     *("bookie_hold", "bookie_one_way", "bookie_slow", "session_loss", "zookeeper_kill"),
     *("zookeeper_outage", "reconnect_storm", "kill_everything", "bit_flip", "sync_error"),
-    *("power_loss", "bookie_power_loss", "disk_full", "clock_jump"),
+    *("power_loss", "bookie_power_loss", "disk_full", "full_disk_power_loss", "clock_jump"),
     *("certificate_renewal",),
 )
 
@@ -66,7 +73,7 @@ class Faults:
         self.unarmed: dict[str, str] = {}
         """Class -> why it cannot be done here."""
         if isinstance(disks, str):
-            for name in ("power_loss", "bookie_power_loss", "disk_full"):
+            for name in ("power_loss", "bookie_power_loss", "disk_full", "full_disk_power_loss"):
                 self.unarmed[name] = disks
         else:
             self._disks = disks
@@ -156,11 +163,15 @@ class Faults:
         member.node.kill()
         path = self._rng.choice(logs)
         at = self._rng.randrange(max(1, path.stat().st_size))
-        with path.open("r+b") as file:
-            file.seek(at)
-            byte = file.read(1) or b"\0"
-            file.seek(at)
-            file.write(bytes([byte[0] ^ 1 << self._rng.randrange(8)]))
+        try:
+            with path.open("r+b") as file:
+                file.seek(at)
+                byte = file.read(1) or b"\0"
+                file.seek(at)
+                file.write(bytes([byte[0] ^ 1 << self._rng.randrange(8)]))
+        except OSError:  # its disk is full: even rot finds no room there
+            member.node.start()
+            return None
         text = f"bit of {member.node.name} flipped, {path.name} at {at}"
         return Strike(text, member.node.start, 0.5)
 
@@ -202,10 +213,45 @@ class Faults:
 
     def disk_full(self) -> Strike:
         index = self._rng.randrange(len(self._cluster.bookies))
-        self._disks.set_full(index, True)
-        undo = self._disks.set_full
+        self._disks.set_fullness(index, Fullness.FULL)
         name = self._cluster.bookies[index].node.name
-        return Strike(f"disk of {name} full", lambda: undo(index, False), self._time())
+        return Strike(f"disk of {name} full", lambda: self._make_room([index]), self._time())
+
+    def full_disk_power_loss(self) -> Strike | None:
+        """Everything loses power while some disks are full, and comes back before there is room.
+
+        First LevelDB's tables do not fit any more, while logs go on, its own too: entries are
+        acknowledged that no table has, so the logs that have them are to be synced all the same.
+        Then nothing fits.
+        """
+        at_work = [
+            index
+            for index, bookie in enumerate(self._cluster.bookies)
+            if bookie.node.is_running and not bookie.node.is_paused
+        ]
+        count = self._rng.randint(1, FULL_DISKS_MAX)
+        filling = self._rng.sample(at_work, min(len(at_work), count))
+        for index in filling:
+            self._disks.set_fullness(index, Fullness.NO_TABLES)
+        full = self._wait_for_refused_tables(filling)
+        if not full:
+            self._make_room(filling)
+            return None
+        refused = sum(self._disks.refused(index).tables for index in full)
+        for index in filling:
+            self._disks.set_fullness(index, Fullness.FULL)
+        time.sleep(self._rng.uniform(0.0, 1.0))
+        self._lose_power(self._cluster.members)
+        time.sleep(1.0)
+        for member in self._cluster.members:
+            member.node.start()
+        names = ", ".join(self._cluster.bookies[index].node.name for index in filling)
+        return Strike(
+            f"everything lost power while the disks of {names} were full, {refused} writes of"
+            f" tables refused on {len(full)} of them",
+            lambda: self._make_room(filling),
+            self._time(),
+        )
 
     # Clocks
 
@@ -266,6 +312,19 @@ class Faults:
     def _healing(self, member: Member) -> Undo:
         links = (member.link, *member.to_store)
         return lambda: self._cluster.links.do(lambda: [link.heal() for link in links] and None)
+
+    def _wait_for_refused_tables(self, filling: list[int]) -> list[int]:
+        """Return the disks on which a table did not fit, once that is all or time is up."""
+        deadline_s = time.monotonic() + FILLING_S_MAX
+        while True:
+            full = [index for index in filling if self._disks.refused(index).tables]
+            if len(full) == len(filling) or time.monotonic() > deadline_s:
+                return full
+            time.sleep(0.02)
+
+    def _make_room(self, indexes: list[int]) -> None:
+        for index in indexes:
+            self._disks.set_fullness(index, Fullness.ROOM)
 
     def _killed(self, member: Member | None) -> Strike | None:
         if member is None:

@@ -4,12 +4,14 @@
 
 Bytes written live in this process until fsync or fdatasync puts them into the folder BACKING, so
 what is there is what a machine would find after a power loss. Names are durable at once; the
-content behind a name is not. Writing to the file `.forget` drops everything that was not synced;
-`1` or `0` in `.full` makes writes fail with ENOSPC, or not.
+content behind a name is not. Writing to the file `.forget` drops everything that was not synced.
+What is written to `.full` says which writes fail with ENOSPC, see `Fullness`; reading it says how
+many have, of LevelDB's tables and of all other files.
 """
 
 from __future__ import annotations
 
+import enum
 import errno
 import os
 import shutil
@@ -17,12 +19,31 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.integration.cluster import ROOT
 
 FORGET, FULL = ".forget", ".full"
 BLOCK = 4096
+_COUNTS_SIZE = 64
+"""What `.full` shows, padded: a file of no size is not read."""
+
+
+class Fullness(enum.StrEnum):
+    """How full a file system is."""
+
+    ROOM = "0"
+    NO_TABLES = "t"
+    """There is room for what is appended, but not for a table of LevelDB: it writes nothing larger
+    at once, so on a disk that runs full it may be the first that does not fit."""
+    FULL = "1"
+
+
+class Refused(NamedTuple):
+    """How many writes have failed with ENOSPC."""
+
+    tables: int
+    others: int
 
 
 class Overlay:
@@ -39,7 +60,8 @@ class ForgetfulFiles:
     def __init__(self, backing: str) -> None:
         self._backing = backing
         self._overlays: dict[str, Overlay] = {}
-        self._is_full = False
+        self._fullness = Fullness.ROOM
+        self._refused = Refused(0, 0)
 
     def _real(self, path: str) -> str:
         return self._backing + path
@@ -81,7 +103,7 @@ class ForgetfulFiles:
 
     def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
         if path in ("/" + FORGET, "/" + FULL):
-            return {"st_mode": 0o100600, "st_nlink": 1, "st_size": 0}
+            return {"st_mode": 0o100600, "st_nlink": 1, "st_size": _COUNTS_SIZE}
         found = os.lstat(self._real(path))
         about: dict[str, Any] = {
             name: getattr(found, name) for name in ("st_mode", "st_nlink", "st_uid", "st_gid")
@@ -95,6 +117,9 @@ class ForgetfulFiles:
         return [".", "..", *os.listdir(self._real(path))]
 
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+        if path == "/" + FULL:
+            counts = "{} {}".format(*self._refused).encode()
+            return counts.ljust(_COUNTS_SIZE)[offset : offset + size]
         overlay = self._overlays.get(path)
         with open(self._real(path), "rb") as file:
             file.seek(offset)
@@ -120,10 +145,10 @@ class ForgetfulFiles:
             self._overlays.clear()
             return len(data)
         if path == "/" + FULL:
-            self._is_full = data.startswith(b"1")
+            self._fullness = Fullness(data.decode())
+            self._refused = Refused(0, 0)
             return len(data)
-        if self._is_full:
-            raise OSError(errno.ENOSPC, "full")
+        self._check_room(path)
         overlay = self._overlay(path)
         position = offset
         while position < offset + len(data):
@@ -133,6 +158,15 @@ class ForgetfulFiles:
             position += len(part)
         overlay.size = max(overlay.size, offset + len(data))
         return len(data)
+
+    def _check_room(self, path: str) -> None:
+        """Raise OSError if a write to a file does not fit."""
+        is_table = path.endswith((".ldb", ".sst"))
+        if self._fullness is Fullness.ROOM or not (is_table or self._fullness is Fullness.FULL):
+            return
+        tables, others = self._refused
+        self._refused = Refused(tables + is_table, others + (not is_table))
+        raise OSError(errno.ENOSPC, "full")
 
     def create(self, path: str, mode: int, fi: Any = None) -> int:
         os.close(os.open(self._real(path), os.O_CREAT | os.O_WRONLY | os.O_TRUNC, mode))
@@ -231,9 +265,13 @@ class ForgetfulDisks:
         """Drop what was not synced. No process may have files open there."""
         (self._mounts[index] / FORGET).write_bytes(b"1")
 
-    def set_full(self, index: int, is_full: bool) -> None:
-        """Let writes fail with ENOSPC, or not."""
-        (self._mounts[index] / FULL).write_bytes(b"1" if is_full else b"0")
+    def set_fullness(self, index: int, fullness: Fullness) -> None:
+        """Let writes fail with ENOSPC, or not; count anew."""
+        (self._mounts[index] / FULL).write_bytes(fullness.encode())
+
+    def refused(self, index: int) -> Refused:
+        """Return how many writes have failed since `set_fullness`."""
+        return Refused(*map(int, (self._mounts[index] / FULL).read_text().split()))
 
     def close(self) -> None:
         """Unmount everything."""

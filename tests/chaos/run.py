@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 from client.kafka_security import security_of
 from client.pubsub import TopicAdmin
 from client.pubsub.brokers import Brokers
+from tests.chaos.administration import Administration
 from tests.chaos.campaign import Campaign, Plan, Unavailable
 from tests.chaos.clocks import Clocks, NoClocks
 from tests.chaos.cluster import BOOKIES, ChaosCluster
 from tests.chaos.faults import Faults
 from tests.chaos.forgetful import ForgetfulDisks, Unmountable
 from tests.chaos.judges.checkers import Anomaly, Event, check
+from tests.chaos.lagging_servers import LaggingServers
 from tests.chaos.progress import Progress, Seen
 from tests.chaos.readback import Log, Readback, Timing
 from tests.chaos.secured import ChaosSecurity
@@ -83,6 +85,12 @@ class Run:
             None if isinstance(clocks, str) else clocks.command,
             is_secured=is_secured,
         )
+        self._administration: Administration | None = None
+        self._lagging: LaggingServers | None = None
+        if not is_secured and not only:
+            self._administration = Administration(self._cluster, plan.seed, self._say)
+            rng = random.Random(f"lagging {plan.seed}")
+            self._lagging = LaggingServers(self._cluster, rng)
         self._properties: dict[str, str] = {}
         """Of security, by librdkafka's names."""
         if self._cluster.security is not None:
@@ -97,6 +105,9 @@ class Run:
         return self
 
     def __exit__(self, *error: object) -> None:
+        for part in (self._lagging, self._administration):
+            if part is not None:
+                part.stop()
         for process in [*self._producers, *(m for group in self._groups.values() for m in group)]:
             process.kill()
         self._cluster.stop()
@@ -117,6 +128,9 @@ class Run:
         anomalies: list[Anomaly] = []
         healing: Healing | None = None
         log: Log = {}
+        for part in (self._administration, self._lagging):
+            if part is not None:
+                part.start()
         try:
             campaign.run()
             healing = self._heal(campaign, progress)
@@ -125,6 +139,8 @@ class Run:
             anomalies.append(Anomaly("unavailable", str(error)))
         else:
             anomalies += check(self._history(campaign.events, log))
+            if self._administration is not None:
+                anomalies += self._administration.finish()
         return self._report(campaign, healing, log, anomalies)
 
     def _say(self, text: str) -> None:
@@ -154,6 +170,10 @@ class Run:
     def _heal(self, campaign: Campaign, progress: Progress) -> Healing:
         """End all faults; measure how long it takes until everything works and can be read."""
         self._say("healing")
+        if self._administration is not None:
+            self._administration.end()
+        if self._lagging is not None:
+            self._lagging.stop()
         began_s = time.monotonic()
         self._cluster.heal()
 
@@ -257,6 +277,10 @@ class Run:
             "recoveries_s": [round(each, 1) for each in campaign.recoveries_s],
             "restarts_by_themselves": dict(campaign.restarts),
             "records": sum(map(len, log.values())),
+            "administration": None
+            if self._administration is None
+            else dict(sorted(self._administration.counts.items())),
+            "lags": None if self._lagging is None else self._lagging.count,
             "anomalies": anomalies,
             "healing": None
             if healing is None

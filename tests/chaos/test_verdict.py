@@ -30,6 +30,8 @@ def options(minutes: float = 3, faults_min: int = 50) -> argparse.Namespace:
 def test_a_good_run_passes() -> None:
     assert failures(GOOD, options()) == []
     assert failures(healed(read_s=40.0), options(minutes=30)) == []
+    operated = {"administration": {"made anew": 5}, "lags": 1}
+    assert failures(GOOD | operated, options()) == []
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,8 @@ def test_a_good_run_passes() -> None:
         healed(served_s=10.1),
         healed(read_s=10.1),
         healed(stall_s=5.1),
+        GOOD | {"administration": {"made anew": 4}},
+        GOOD | {"lags": 0},
     ],
 )
 def test_anything_wrong_fails_it(wrong: dict[str, Any]) -> None:

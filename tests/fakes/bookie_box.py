@@ -14,13 +14,12 @@ from typing import Any
 from bookie.metrics import BookieMetrics
 from bookie.server.handlers import BatchLimits, Handlers
 from bookie.storage.compactor import Compactor, CompactorLimits
-from bookie.storage.core.backlog import Backlog
-from bookie.storage.core.checkpoint import FILE_NAME as CHECKPOINT
-from bookie.storage.core.checkpoint import Checkpoint, decode_checkpoint
-from bookie.storage.core.log_format import file_number
+from bookie.storage.core.append_log import file_number
+from bookie.storage.core.group_commit import Backlog
 from bookie.storage.core.read_turns import ReadLimits
-from bookie.storage.index.checkpoints import CheckpointLimits
 from bookie.storage.index.index import Index
+from bookie.storage.index.indexer import FILE_NAME as CHECKPOINT
+from bookie.storage.index.indexer import Checkpoint, CheckpointLimits, decode_checkpoint
 from bookie.storage.ledger_directories import LedgerDirectories
 from bookie.storage.ledger_directory import Directory, LedgerDirectory
 from bookie.storage.replay import init_log, replay
@@ -37,6 +36,7 @@ from client.wire.bookkeeper.messages import (
 )
 from tests.fakes.disk import CrashDisk
 from tests.fakes.key_values import Contents, MemoryKeyValues
+from tests.simulation.machine.index import LevelStore, SimIndex
 from tests.simulation.machine.volume import Volume
 
 KEY = master_key(b"")
@@ -107,10 +107,18 @@ class BookieBox:
         limits: StorageLimits = LIMITS,
         log_file_bytes_max: int = 1 << 20,
         pending_bytes_max: int = PENDING_BYTES_MAX,
+        level_bytes: int = 0,
     ) -> None:
+        """`level_bytes`: if not 0, the index is in the simulator's LevelDB, `level`, which begins
+        another log after so many; otherwise `index_store` has it, which never fails by itself."""
         self.rng = random.Random(seed)
         self.volume = Volume(self.rng)
         self.index_store = Contents(self.rng)
+        self.level = (
+            LevelStore(self.rng, self.volume, write_buffer_bytes=level_bytes)
+            if level_bytes
+            else None
+        )
         self.limits = limits
         self.log_file_bytes_max = log_file_bytes_max
         self.pending_bytes_max = pending_bytes_max
@@ -157,6 +165,9 @@ class BookieBox:
         )
 
     def _open_index(self, wipe: bool) -> Index:
+        if self.level is not None:
+            self.index = SimIndex(self.level, wipe=wipe)
+            return self.index
         self.key_values = MemoryKeyValues(self.index_store, wipe=wipe)
         self.index = Index(self.key_values)
         return self.index
@@ -170,6 +181,8 @@ class BookieBox:
         self.disk.kill()
         self.volume.power_lost()
         self.index_store.power_lost()
+        if self.level is not None:
+            self.level.volume.power_lost()
 
     def restart(self) -> None:
         """kill -9 and start."""

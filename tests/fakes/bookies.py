@@ -17,7 +17,7 @@ from bookie.storage.core.availability import encode_availability
 from client.errors import BookieTimeout, BookieUnavailable, LedgerError
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookies.bookie_link import OnAnswer, error_of
-from client.ledger.bookies.core.racks import DEFAULT_RACK
+from client.ledger.core.placement import DEFAULT_RACK
 from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
     AddRequest,

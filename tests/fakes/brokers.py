@@ -24,6 +24,7 @@ from broker.config import BrokerConfig
 from broker.errors import BrokerError
 from broker.leadership.ownership import Ownership
 from broker.leadership.partitions import Partitions
+from broker.partition.archive import Archive
 from broker.partition.core.append_queue import Append
 from broker.partition.core.log_limits import LogLimits
 from broker.partition.log_services import LogServices
@@ -38,8 +39,8 @@ from client.log.segments import SegmentList, decode_segments
 from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper
 from client.metadata.memory import MemoryCluster, MemoryStore
-from client.wire.kafka.batches.record_builder import Record, build_batch, records
-from client.wire.kafka.batches.records import Codec, headers
+from client.objects.memory import MemoryObjectStore
+from client.wire.kafka.batches.records import Codec, Record, build_batch, headers, records
 from tests.fakes.bookies import FakeBookies
 from tests.fakes.ledgers import FakeLedgers
 from tests.fakes.virtual_time import VirtualClock, run
@@ -116,6 +117,7 @@ class World:
         self.clock = VirtualClock()
         self.cluster = MemoryCluster(clock=self.clock, session_timeout_s=SESSION_TIMEOUT_S)
         self.limits = LogLimits(**limits)
+        self.objects = MemoryObjectStore(self.clock)
         self.brokers: list[Broker] = []
         self.admin = self.cluster.session()
         self._topic_count = 0
@@ -198,6 +200,7 @@ class Broker:
             cache=TailCache(1 << 20),
             lease=SessionLease(SESSION_TIMEOUT_S),
             ahead=ReadAhead(1 << 20),
+            archive=Archive(world.objects),
             limits=world.limits,
         )
         self.cluster = Cluster(
@@ -356,7 +359,7 @@ def in_world(
 
 def forget_cache(partition: Partition) -> None:
     """Make the next reads go to the ledgers."""
-    partition.reader._tail.clear()
+    partition.reader.tail.clear()
 
 
 def with_config(topic: TopicInfo, **config: str) -> TopicInfo:

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from bookie.errors import DiskFailed, DiskFull
-from bookie.storage.core.append_log import LogWrite
-from bookie.storage.core.log_format import file_name
+from bookie.storage.core.append_log import LogWrite, file_name
 from bookie.storage.disk import Usage
 from client.wire.bookkeeper.messages import Buffer
 from tests.simulation.machine.volume import SimFile, Volume

@@ -18,10 +18,10 @@ from typing import Any
 
 from kio.serial import entity_reader, entity_writer
 
-from broker.access.quotas import Quotas
-from broker.access.rights import Rights
 from broker.cluster.cluster import Cluster
+from broker.cluster.core.features import GROUP_VERSION, SHARE_VERSION, Finalized
 from broker.cluster.core.topology import BrokerInfo
+from broker.cluster.features import Features
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.config import BrokerConfig
 from broker.coordinator.core.routing import OFFSETS_TOPIC
@@ -31,6 +31,8 @@ from broker.groups.groups import Groups
 from broker.leadership.awaited_partitions import AwaitedPartitions
 from broker.leadership.partitions import Partitions
 from broker.metrics import Metrics
+from broker.security.quotas import Quotas
+from broker.security.rights import Rights
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topics import Topics
 from client.ids import BookieId, BrokerId, ConnectionId
@@ -39,6 +41,7 @@ from client.metadata.memory import MemoryCluster
 from client.node.turns import Turns
 from client.wire.kafka import codec
 from client.wire.kafka.apis import request_type, response_type
+from client.wire.kafka.connection import response_head
 from tests.fakes.clock import rng
 from tests.fakes.partitions import FakeLog, FakePartition
 from tests.fakes.virtual_time import VirtualClock
@@ -122,12 +125,14 @@ class GroupBench:
         )
         self.groups.start()
         self.cluster.add_listener(self._on_change)
+        self.features = Features(self.store, self.cluster, ME)
+        self.features.finalized = Finalized(0, {GROUP_VERSION: 1, SHARE_VERSION: 1})
         self.services = Services(
             config=self.config,
             settings=None,
             cluster=self.cluster,
             topics=self.topics,
-            features=None,
+            features=self.features,
             leader_changes=LeaderChangeTracker(self.cluster, _NoPeers(), self.hold_s),
             topic_metadata_cache=None,
             followers=None,  # nobody reads here
@@ -143,8 +148,11 @@ class GroupBench:
             deadlines=None,
             reading=None,
             fetch_sessions=None,
+            shares=None,
             telemetry=None,
             subscriptions=None,
+            group_settings=None,
+            codecs=None,
             turns=Turns(),
             quotas=Quotas(self.config.security, self.store, Metrics()),
             clock=VirtualClock(),
@@ -220,7 +228,7 @@ class GroupBench:
         if inspect.isawaitable(answer):
             answer = await answer
         frame = b"".join(codec.encode_response(key, version, 7, answer))
-        head = len(codec.response_head(key, version, 7, 0))
+        head = len(response_head(key, version, 7, 0))
         entity, size = entity_reader(response_type(key, version))(frame, head)
         assert head + size == len(frame)
         return entity

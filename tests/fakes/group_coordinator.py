@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from broker.coordinator.core.connection_order import CommitOrder
 from broker.coordinator.runtime import Phase
 from broker.errors import (
     BrokerError,
 )
-from broker.groups.commit_order import CommitOrder
 from broker.groups.coordinator import Coordinator
 from broker.groups.core.group_types import (
     Commit,
@@ -20,6 +20,7 @@ from broker.groups.core.group_types import (
     Sync,
 )
 from client.ids import ConnectionId
+from tests.fakes.group_topics import FakeTopics
 from tests.fakes.partitions import FakeLog, FakePartition
 from tests.fakes.virtual_time import VirtualClock
 
@@ -37,6 +38,7 @@ class Broker:
             GroupConfig(initial_rebalance_delay_ms=0),
             clock=VirtualClock(),
             new_member_id=self._new_member_id,
+            topics=FakeTopics(),
             copy_bytes_min=copy_bytes_min,
             order=CommitOrder(ConnectionId(0)),
         )

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from client.wire.bookkeeper.connection import Call, decode_call
 from client.wire.bookkeeper.messages import FRAME_BYTES_MAX
-from client.wire.intake import FrameIntake, make_window
+from client.wire.frames import FrameIntake, make_window
 
 T = TypeVar("T")
 

@@ -81,7 +81,7 @@ class _Batch:
 
 
 class MemoryKeyValues:
-    """`KeyValues` of `bookie.storage.index.key_values` on a dictionary.
+    """`KeyValues` of `bookie.storage.index.index` on a dictionary.
 
     `step` is called before whatever may be cut.
     """

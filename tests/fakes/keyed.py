@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from broker.partition.partition import Partition
 from client.ids import Offset, ProducerId
-from client.wire.kafka.batches.record_builder import Record, build_batch, records
-from client.wire.kafka.batches.records import Buffer, Codec, headers
+from client.wire.kafka.batches.records import Buffer, Codec, Record, build_batch, headers, records
 
 
 class Kept(NamedTuple):

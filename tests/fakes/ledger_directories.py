@@ -9,7 +9,7 @@ from typing import Any
 from bookie.metrics import BookieMetrics
 from bookie.server.handlers import BatchLimits, Handlers
 from bookie.storage.compactor import CompactorLimits
-from bookie.storage.core.backlog import Backlog
+from bookie.storage.core.group_commit import Backlog
 from bookie.storage.index.index import Index
 from bookie.storage.ledger_directories import LedgerDirectories, open_ledger_directories
 from bookie.storage.ledger_directory import Directory, LedgerDirectoryLimits

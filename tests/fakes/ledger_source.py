@@ -11,7 +11,7 @@ from client.log.entry_format import is_internal
 from client.log.segments import Segment, SegmentFacts, SegmentList, decode_segments
 from client.log.snapshot import IndexPoint, seal_snapshot
 from client.wire.bookkeeper.entry import DigestType, Entry
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 
 EPOCH = LeaderEpoch(0)
 ENSEMBLE = tuple(BookieId(f"10.0.0.{number}:3181") for number in (1, 2, 3))

@@ -24,12 +24,16 @@ from client.errors import (
 )
 from client.held_memory import HeldMemory
 from client.ids import BookieId, EntryId, LedgerId
-from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, LedgerState
-from client.ledger.core.schedule import Schedule
-from client.ledger.core.sizing import fitting
+from client.ledger.core.ledger_metadata import (
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    Schedule,
+    fitting,
+)
 from client.ledger.joined_changes import RecoveryStart
+from client.ledger.metrics import LedgerStats
 from client.ledger.read.reader import SOME_ENTRIES_MAX
-from client.ledger.stats import LedgerStats
 from client.metadata import paths
 from client.metadata.store import Create
 from client.metadata.tree import Tree

@@ -6,7 +6,7 @@ import asyncio
 
 from broker.cluster.core.topology import TopicInfo
 from broker.cluster.owner_node import Owner, decode_owner
-from broker.partition.first_steps import FirstSteps
+from broker.partition.opening import FirstSteps
 from client.metadata import paths
 from tests.fakes.brokers import Broker, World
 from tests.fakes.ledgers import FakeLedgers

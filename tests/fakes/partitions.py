@@ -86,6 +86,10 @@ class FakePartition:
         return self.log.end if self.readable is None else self.readable
 
     @property
+    def last_stable_offset(self) -> Offset:
+        return self.high_watermark
+
+    @property
     def log_end_offset(self) -> Offset:
         return self._end
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from client.ids import LeaderEpoch, LedgerId, Offset
-from client.log.paging import paged
 from client.log.segment_pages import Page, PageName
-from client.log.segments import Segment, SegmentFacts, SegmentList
+from client.log.segments import Segment, SegmentFacts, SegmentList, paged
 from client.metadata import paths
 from client.metadata.memory import MemoryCluster, MemoryStore
 from client.segments.page_nodes import write_page

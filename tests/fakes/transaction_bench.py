@@ -9,7 +9,6 @@ from uuid import UUID
 
 from broker.coordinator.core.routing import TRANSACTIONS_TOPIC
 from broker.coordinator.runtime import Phase
-from broker.transactions.coordinator import Surroundings, TransactionCoordinator
 from broker.transactions.core.marker_queue import (
     Leader,
     Marker,
@@ -17,7 +16,7 @@ from broker.transactions.core.marker_queue import (
     Outcome,
     Unled,
 )
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     AddPartitions,
     EndTransaction,
     InitProducerId,
@@ -28,7 +27,8 @@ from broker.transactions.core.transaction_types import (
     TransactionState,
     TransactionVersion,
 )
-from broker.transactions.marker_link import CoordinatorTerm
+from broker.transactions.marker_sender import CoordinatorTerm
+from broker.transactions.transactions import Surroundings, TransactionCoordinator
 from client.errors import ConnectionLoss
 from client.ids import BrokerId, ConnectionId, LeaderEpoch, ProducerId
 from tests.fakes.partitions import FakeLog, FakePartition

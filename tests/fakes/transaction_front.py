@@ -18,7 +18,7 @@ from broker.front.handlers import (
 from broker.leadership.partitions import Partitions
 from broker.topics.producer_ids import ProducerIds
 from broker.transactions.config import TransactionSettings
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     ProducerIdAndEpoch,
     TransactionMetadata,
 )

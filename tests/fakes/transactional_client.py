@@ -13,7 +13,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.fakes.broker import FakeCloud
 from tests.fakes.wire_client import WireClient
 

@@ -16,8 +16,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode as Code
 
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import records
-from client.wire.kafka.batches.records import headers
+from client.wire.kafka.batches.records import headers, records
 
 At = tuple[str, int]
 EPOCHS_MAX = 32_766

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 from broker.errors import BrokerError
 from broker.partition.core.append_queue import Append
-from broker.partition.core.transactions.verification import (
+from broker.partition.core.held_batches import (
     ProducerTransaction,
     VerificationRequest,
 )
 from broker.partition.partition import Partition
 from client.ids import LeaderEpoch, ProducerId
 from client.wire.kafka.batches.control_batch import Marker
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 
 CLASSIC = ProducerTransaction("tx", is_tv2=False)
 TV2 = ProducerTransaction("tx", is_tv2=True)

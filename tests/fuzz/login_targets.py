@@ -8,12 +8,11 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from broker.access import acl_store, quota_store, users
+from broker.security import acl_store, quota_store, users
 from broker.security.core.acls import PatternType, ResourceType
 from broker.security.core.bearer import Bearer, TokenRefused, TokenRules, bearer_of, token_of
-from broker.security.core.mechanisms import SCRAM_NUMBERS, Mechanism
 from broker.security.core.sasl import SaslSession
-from broker.security.core.scram import ScramCredential, credential_of
+from broker.security.core.scram import SCRAM_NUMBERS, Mechanism, ScramCredential, credential_of
 from client.errors import LogCorrupt, RemoteProtocolError
 from client.wire.kafka.sasl_client import SaslExchange
 from client.wire.kafka.sasl_login import LOGIN_ID, LoginRefused, SaslLogin
@@ -75,7 +74,7 @@ def _message(data: bytes) -> str:
 def _acls(data: bytes) -> Any:
     place = ResourceType.TOPIC, PatternType.LITERAL, "t"
     try:
-        return acl_store._decode(acl_store._node_name(place), data)
+        return acl_store.decode(acl_store._node_name(place), data)
     except ValueError as error:  # which denies everything
         raise LogCorrupt(str(error)) from error
 
@@ -118,13 +117,13 @@ LOGIN_TARGETS: Final[Sequence[tuple[str, Callable[[bytes], Any], Sequence[bytes]
     ),
     (
         "quota-node",
-        functools.partial(quota_store._decode, quota_store._node_name(_ENTITY)),
+        functools.partial(quota_store.decode, quota_store._node_name(_ENTITY)),
         [b'{"version":1,"entity":{"user":"a","client-id":null},'
          b'"quotas":{"producer_byte_rate":"1.0"}}'],
     ),
     (
         "user-node",
-        functools.partial(users._decode, users._node_name("a")),
+        functools.partial(users.decode, users._node_name("a")),
         [b'{"version":1,"name":"a","scram":{"SCRAM-SHA-256":{"salt":"c2FsdA==",'
          b'"stored_key":"' + _KEY
          + b'","server_key":"' + _KEY + b'","iterations":4096}}}'],

@@ -21,11 +21,10 @@ from kio.serial import entity_writer
 
 from bookie.membership.cookie import Cookie, decode_cookie
 from bookie.membership.registration import service_info
-from bookie.storage.core.append_log import LogPosition
+from bookie.storage.core.append_log import LogPosition, unpack_file_header, unpack_record
 from bookie.storage.core.availability import encode_availability
-from bookie.storage.core.checkpoint import Checkpoint, decode_checkpoint
-from bookie.storage.core.log_format import unpack_file_header, unpack_record
 from bookie.storage.core.log_scan import LogScan
+from bookie.storage.index.indexer import Checkpoint, decode_checkpoint
 from broker.admin.request import JSON
 from broker.admin.schema import Faults, read, read_text
 from broker.admin.table import COMPONENTS, OPERATIONS, PATH
@@ -33,8 +32,9 @@ from broker.cluster.core.features import Finalized
 from broker.cluster.core.topic_config import TopicConfig
 from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.cluster.owner_node import decode_owner
+from broker.coordinator.core.connection_order import Session
 from broker.front.handlers.registry import advertised, handlers
-from broker.front.telemetry.otlp import points
+from broker.front.telemetry import points
 from broker.groups.core.consumer_protocol import assigned_partitions, subscribed_topics
 from broker.groups.core.offset_records import decode as decode_offset_record
 from broker.link.core.link_frames import (
@@ -45,11 +45,10 @@ from broker.link.core.link_frames import (
     split_request,
 )
 from broker.partition.core.batch_checks import BatchLimits, check_batch
+from broker.partition.core.held_batches import VerificationRequest
 from broker.partition.core.producer_state import ProducerState
-from broker.partition.core.transactions.verification import VerificationRequest
-from broker.settings.config_nodes import _decode as decode_configs
-from broker.topics.producer_ids import _decode as _decode_producer_ids
-from broker.transactions.core.connection_order import Session
+from broker.settings.live_settings import decode as decode_configs
+from broker.topics.producer_ids import decode as _decode_producer_ids
 from broker.transactions.core.link_messages import (
     MarkersRequest,
     MarkerTopic,
@@ -86,10 +85,15 @@ from client.wire.bookkeeper.availability import Holdings
 from client.wire.bookkeeper.connection import decode_call
 from client.wire.bookkeeper.entry import DigestType, EntryCodec
 from client.wire.frames import FrameSplitter
-from client.wire.kafka import apis, codec, fetch, produce
-from client.wire.kafka.batches.compression import compress, decompress
-from client.wire.kafka.batches.record_builder import Record, build_batch, records
-from client.wire.kafka.batches.records import Codec
+from client.wire.kafka import apis, codec, connection, fetch, produce
+from client.wire.kafka.batches.records import (
+    Codec,
+    Record,
+    build_batch,
+    compress,
+    decompress,
+    records,
+)
 from client.wire.kafka.decoder import decode as decode_entity
 from client.wire.kafka.fetch_client import decode_fetch
 from tests.fakes.segment_lists import in_pages, long_list
@@ -346,7 +350,7 @@ TARGETS: Final = [
     Target("kafka-frames", _split, [b"\0\0\0\5hello\0\0\0\0", b"\x7f\xff\xff\xff"]),
     Target(
         "kafka-request-header",
-        lambda data: codec.read_header(memoryview(data)) if _is_known(data) else None,
+        lambda data: connection.read_header(memoryview(data)) if _is_known(data) else None,
         [b"\0\3\0\x0c\0\0\0\7\0\4test\0", b"\0\x12\0\3\0\0\0\1\xff\xff\0"],
     ),
     Target(
@@ -468,7 +472,7 @@ TARGETS: Final = [
 def _is_known(data: bytes) -> bool:
     if len(data) < 8:
         return False
-    key, version, _ = codec.peek_header(memoryview(data))
+    key, version, _ = connection.peek_header(memoryview(data))
     return key in _SERVED and _SERVED[key][0] <= version <= _SERVED[key][1]
 
 

@@ -12,9 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from client.wire.kafka.apis import ApiKey, is_flexible
-from client.wire.kafka.batches.compression import compress
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import BatchHeader, Codec, pack_batch, parse_header
+from client.wire.kafka.batches.records import (
+    BatchHeader,
+    Codec,
+    Record,
+    build_batch,
+    compress,
+    pack_batch,
+    parse_header,
+)
 from client.wire.kafka.requests import encode_request_body, request_frame
 
 COMPACTED: Final = "hostile-compacted"

@@ -42,7 +42,7 @@ DEFENCES: Final = (
         "D1", "LINK-CLOCK: what was sent before a request does not count against its bookie",
         "each request's time runs from when it was sent",
         Change(
-            "client/ledger/bookies/core/answer_clock.py",
+            "client/ledger/bookies/bookie_link.py",
             " and number <= min(self._answered_before)", "",
         ),
         f"{_BOOKIES}test_the_clock_of_a_request_starts_when_those_before_it_are_answered",
@@ -60,7 +60,7 @@ DEFENCES: Final = (
     defence(
         "D1", "relations of limits are checked when settings are read: writer, partition, broker",
         "they are not",
-        Change("broker/limits.py", "        if least > most:\n", "        if False:\n"),
+        Change("broker/config.py", "        if least > most:\n", "        if False:\n"),
         "tests/unit/broker/test_small_parts.py"
         "::test_a_limit_that_would_never_fill_the_one_below_it_is_named",
         seen="no ConfigError",
@@ -77,14 +77,14 @@ DEFENCES: Final = (
             "        self._backlog.clear()\n",
         ),
         f"{_SERVER}test_who_hangs_up_takes_no_batch_out_of_the_count",
-        f"{_SERVER}test_a_request_that_waits_for_its_answer_is_held_without_its_client",
+        f"{_SERVER}test_a_change_that_waits_is_held_without_its_client",
         seen="201,460 bytes unconfirmed where 40,292 are allowed; 0 counted where 2,000 are held",
     ),
     defence(
         "D4", "an entry counts until the last bookie has answered",
         "it counts until it is confirmed",
         Change(
-            "client/ledger/write/writer_memory.py",
+            "client/ledger/write/writer_room.py",
             "        entry.unanswered -= 1\n"
             "        if not entry.unanswered and not entry.is_pending:",
             "        entry.unanswered = 0\n        if True:",
@@ -97,7 +97,7 @@ DEFENCES: Final = (
         "D8", "a partition gives its writer no more than it has room for",
         "all that is queued goes to the writer at once",
         Change(
-            "broker/partition/leading/entry_sender.py", "if not room.is_free:", "if False:"
+            "broker/partition/partition.py", "if not room.is_free:", "if False:"
         ),
         f"{_PARTITION}test_entries_wait_in_the_partition_until_the_writer_has_room",
         f"{_PARTITION}test_what_waits_goes_out_as_answers_come_and_never_beyond_the_room",

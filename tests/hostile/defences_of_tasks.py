@@ -23,7 +23,7 @@ DEFENCES: Final = (
         "D5", "they are counted, and refused beyond a limit",
         "any number is taken",
         Change(
-            "bookie/server/core/request_limiter.py",
+            "bookie/server/server.py",
             "if self.polls >= limits.polls_max or of_connection >="
             " limits.polls_per_connection_max:",
             "if False:",
@@ -77,7 +77,7 @@ DEFENCES: Final = (
         "D7", "sealed segments leave the head of their list for pages",
         "they stay in the one node",
         Change(
-            "client/log/paging.py",
+            "client/log/segments.py",
             "for _ in range(_movable(listed.segments) // page_entries):", "for _ in range(0):",
         ),
         f"{_SCALE}test_rolls_write_one_page_for_as_many_segments_as_it_has",
@@ -86,7 +86,7 @@ DEFENCES: Final = (
     defence(
         "D7", "references to pages leave it for pages of their own",
         "they stay in the head",
-        Change("client/log/paging.py", "while end - start >= page_entries:", "while False:"),
+        Change("client/log/segments.py", "while end - start >= page_entries:", "while False:"),
         f"{_SCALE}test_the_head_is_small_and_a_takeover_reads_nothing_else",
         f"{_SCALE}test_a_trim_opens_the_oldest_page_and_the_head_stays_small",
         seen="a head of 3,772,737 bytes where less than 100,000 is wanted; one level of pages",

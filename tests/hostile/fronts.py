@@ -10,8 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
-from bookie.server.core.request_limiter import RequestLimits
-from bookie.server.server import BookieServer, ServerLimits
+from bookie.server.server import BookieServer, RequestLimits, ServerLimits
 from client.node.connection_limits import ConnectionLimits
 from client.wire.bookkeeper import v2
 from client.wire.bookkeeper.messages import Status

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from client.node.process_metrics import LOOP_STALL_CPU_SECONDS, LOOP_STALL_SECONDS
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from client.wire.kafka.requests import request_frame
 from tests.fakes.wire_client import WireClient
 from tests.hostile.costly import COMPACTED, PLAIN, Attack

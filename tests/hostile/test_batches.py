@@ -18,10 +18,20 @@ from broker.partition.core.batch_checks import BatchLimits, check_batch
 from client.errors import RemoteProtocolError
 from client.spark.decode.decode import DamagedBatch, Wanted, decode
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.compression import cautious_bytes_max, compress, decompress
-from client.wire.kafka.batches.record_builder import Record, build_batch, records
-from client.wire.kafka.batches.records import BatchHeader, Codec, pack_batch, parse_header
+from client.wire.kafka.batches.records import (
+    BatchHeader,
+    Codec,
+    Record,
+    build_batch,
+    cautious_bytes_max,
+    compress,
+    decompress,
+    pack_batch,
+    parse_header,
+    records,
+)
 from tests.fakes.admin import AdminCloud
+from tests.fakes.broker import until
 from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import NOW_MS, batch, create_topic, produce
 
@@ -68,7 +78,7 @@ LIES = {
     "negative count": (with_both_counts(-1), INVALID_RECORD),
     "a count without room": (with_both_counts(2**31 - 1), INVALID_RECORD),
     "a compressed count without room": (with_both_counts(2**31 - 1, Codec.ZSTD), INVALID_RECORD),
-    "the far future": (changed(35, ">q", 2**62), INVALID_TIMESTAMP),
+    "the far future": (changed(27, ">q", 2**62), INVALID_TIMESTAMP),
     "a timestamp of the broker's": (changed(21, ">h", 0x08), INVALID_TIMESTAMP),
     "control": (changed(21, ">h", 0x20), INVALID_RECORD),
     "codec 7": (changed(21, ">h", 7), UNSUPPORTED_COMPRESSION),
@@ -129,16 +139,16 @@ RECORDS = {
     "a negative key": b"\x0e\x00\x00\x00\x05" + bytes(20),
     "headers without room": b"\x18\x00\x00\x00\x01\x01\xfe\xff\xff\xff\x0f" + bytes(20),
     "a negative count of headers": b"\x0e\x00\x00\x00\x02k\x01\x01" + bytes(20),
-    "a header name that is no text": b"\x16\x00\x00\x00\x02k\x01\x02\x02\xff\x01" + bytes(20),
 }
 
 
 @pytest.mark.parametrize("body", RECORDS.values(), ids=RECORDS.keys())
-def test_records_that_lie_are_refused_where_they_are_opened(body: bytes) -> None:
-    """In a compacted topic, where the broker looks at the keys."""
-    data = memoryview(sealed(body))
+@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name)
+@pytest.mark.parametrize("keys_required", [False, True])
+def test_records_that_lie_are_refused(body: bytes, codec: Codec, keys_required: bool) -> None:
+    data = memoryview(sealed(compress(codec, body), codec))
     with pytest.raises(InvalidRecord):
-        check_batch(data, BatchLimits(keys_required=True), NOW_MS)
+        check_batch(data, BatchLimits(keys_required=keys_required), NOW_MS)
     with pytest.raises(RemoteProtocolError):
         list(records(data))
 
@@ -168,29 +178,36 @@ async def test_a_bomb_costs_no_more_than_the_cap(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
-async def test_a_bomb_is_refused_by_a_compacted_topic(cloud: AdminCloud, codec: Codec) -> None:
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+async def test_a_bomb_is_refused(cloud: AdminCloud, codec: Codec, policy: str) -> None:
+    """As too large: Java's producer splits a batch that gets this answer, and an honest one may
+    come through in halves."""
     data = bomb_batch(codec)
-    config = {"cleanup.policy": "compact", "max.message.bytes": "2000000"}
+    config = {"cleanup.policy": policy, "max.message.bytes": "2000000"}
     broker, partition = await _with_topic(cloud, config)
     client = await WireClient.connect(broker.port)
     answer = await cost_of(lambda: produce(client, data))
-    assert answer.error_code == INVALID_RECORD
+    assert answer.error_code == MESSAGE_TOO_LARGE
     assert partition.log_end_offset == 0
     await client.close()
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 async def test_a_stored_bomb_harms_nobody_who_looks(cloud: AdminCloud, codec: Codec) -> None:
-    """Brokers keep batches unopened; they open one to find a time, or to show it to people."""
+    """As versions that opened no batches have stored it: one is opened to find a time in it, or to
+    show it to people."""
     data = bomb_batch(codec)
     broker, partition = await _with_topic(cloud, {"max.message.bytes": "2000000"})
     client = await WireClient.connect(broker.port)
-    assert (await produce(client, data)).error_code == 0
+    partition.append(data, from_client=False)
+    await until(lambda: partition.high_watermark == 1)
     found = await cost_of(lambda: partition.reader.offset_for_timestamp(NOW_MS))
     assert found == (0, NOW_MS)
     path = "/admin/v1/topics/t/partitions/0/records"
     answer = await cost_of(lambda: cloud.ask("GET", path))
-    assert answer.status >= 400
+    assert answer.status == 200 and answer.body["records"] == []
+    (unreadable,) = answer.body["unreadable"]
+    assert (unreadable["offset"], unreadable["next_offset"]) == (0, 1)
     assert (await client.call(ApiKey.API_VERSIONS, 0)).api_keys
     await client.close()
 

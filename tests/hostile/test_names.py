@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.transactions.config import TransactionSettings
+from client.metadata import paths
 from client.node import logs
 from client.wire.kafka.apis import ApiKey
 from tests.fakes.broker import FakeCloud, until
@@ -42,6 +43,7 @@ async def cloud() -> AsyncIterator[FakeCloud]:
 async def test_such_a_topic_is_neither_made_nor_known(cloud: FakeCloud, name: str) -> None:
     broker = await cloud.start_broker(1)
     client = await WireClient.connect(broker.port)
+    await until(lambda: paths.FEATURES in cloud.tree.tree.paths())
     before = list(cloud.tree.tree.paths())
     wanted = {"name": name, "num_partitions": 1, "replication_factor": 1, **_NO_MORE}
     answer = await client.call(ApiKey.CREATE_TOPICS, 7, topics=[wanted], timeout=1000)

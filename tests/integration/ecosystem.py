@@ -89,6 +89,10 @@ PROGRAMS: Final[Sequence[Program]] = (
             "groups, topics made by publishing"),
     Program("kafkajs", _file("clients/kafkajs/node_modules/kafkajs/package.json",
             r'"version": "([\d.]+)"'), [f"{_CLIENTS}/test_kafkajs.py"], "groups, gzip"),
+    Program("@platformatic/kafka", _file(
+            "clients/kafkajs/node_modules/@platformatic/kafka/package.json",
+            r'"version": "([\d.]+)"'), [f"{_CLIENTS}/test_platformatic.py"],
+            "groups, gzip, partitions of keys"),
     Program("franz-go", _file("clients/franz-go/go.mod", r"franz-go v([\d.]+)"),
             [_TRANSACTIONAL, "-k", "franz"], "transactions with offsets, fencing"),
     Program("sarama", _file("clients/golang/go.mod", r"sarama v([\d.]+)"),

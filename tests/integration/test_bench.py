@@ -20,7 +20,7 @@ KINDS = {
     "hardware", "produce", "latency", "unbatched", "catch-up", "spark", "ledgers,", "ledgers",
     "growth,", "partitions,", "pause:", "kill", "fairness,",
     "kafka-producer-perf-test", "kafka-consumer-perf-test",
-    "transactions", "the", "read", "compaction", "TLS",
+    "transactions", "the", "read", "compaction", "TLS", "registry:",
 }  # fmt: skip
 """The first words of the rows of all workloads."""
 PEERS = {"kafka, synced": kafka.is_installed(), "bookkeeper": bookkeeper.is_installed()}

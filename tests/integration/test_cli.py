@@ -22,6 +22,7 @@ from tests.integration.cluster import LocalCluster, is_alive, wait_until
 from tests.integration.shell import Shell
 
 NOT_HERE = {"up", "demo", "demo spark", "restart", "metadata restore", "schemas"}
+NOT_HERE |= {"broker run", "bookie run", "zookeeper", "zookeeper run"}
 """Commands that run until Ctrl-C, or start, restart or make a whole cluster; they have tests of
 their own."""
 
@@ -32,6 +33,10 @@ tests/integration/test_up_secure.py and tests/unit/ops/security have clusters fo
 FOR_DEAD_BOOKIES = {"bookie decommission", "bookie recover", "bookie inspect"}
 """Commands that need a bookie which is gone; tests/unit/ops/cli/test_autorecovery.py has one, and
 tests/unit/ops/cli/test_bookie_inspect.py."""
+
+FOR_SHARE_GROUPS = {"group dead-letters"}
+"""Commands that need a share group with dead letters;
+tests/unit/broker/admin/test_dead_letters.py has one."""
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
@@ -90,6 +95,7 @@ def test_the_examples_of_all_help_texts_work(shell: Shell, cluster: LocalCluster
         "topic segments",
         "topic compaction",
         "topic compact",
+        "topic offload",
         "topic move-leader",
         "topic roll",
         "record",
@@ -103,6 +109,8 @@ def test_the_examples_of_all_help_texts_work(shell: Shell, cluster: LocalCluster
         "group list",
         "group",
         "group delete",
+        "group alter",
+        "group config",
         "transaction list",
         "transaction describe",
         "transaction",
@@ -143,7 +151,8 @@ def test_the_examples_of_all_help_texts_work(shell: Shell, cluster: LocalCluster
     ]
     secured = {"metadata protect"}
     secured |= {name for name in ALL if name.split()[0] in FOR_SECURED_CLUSTERS}
-    assert set(ALL) - NOT_HERE - FOR_DEAD_BOOKIES - secured == set(order)
+    elsewhere = NOT_HERE | FOR_DEAD_BOOKIES | FOR_SHARE_GROUPS | secured
+    assert set(ALL) - elsewhere == set(order)
     shell.run("quire topic delete orders --yes")  # the cluster is shared
     shell.ok("quire topic create orders --partitions 3")
     shell.ok("quire topic create settings --partitions 1 --config cleanup.policy=compact")
@@ -216,7 +225,7 @@ def test_topics_from_birth_to_death(shell: Shell) -> None:
     assert rows[2].split()[2:] == ["0", "2", "2"]
     assert described["compaction"] == []
     assert not [row for row in rows if "CLEAN BELOW" in row]
-    shell.ok(f"quire topic alter {name} --set cleanup.policy=compact")
+    shell.ok(f"quire topic alter {name} --config cleanup.policy=compact")
     wait_until(lambda: "CLEAN BELOW" in shell.ok(f"quire topic describe {name}"), "compaction")
     assert "add --yes" in shell.fails(f"quire topic delete {name}")
     shell.ok(f"quire topic delete {name} --yes")
@@ -242,6 +251,11 @@ def test_lines_go_in_and_come_out_unchanged(shell: Shell) -> None:
     assert [r["offset"] for r in records] == [0, 1, 2, 3, 4]
     assert records[0]["value"] == "plain"
     assert records[3]["value"] == {"base64": "//4gbm90IFVURi04"}
+    part = f"quire consume {name} --partition 0 --offset 3 --timeout 5 --json"
+    assert [json.loads(line)["offset"] for line in shell.ok(part).splitlines()] == [3, 4]
+    third = shell.ok(f"quire consume {name} --partition 0 --offset 2 --max 1")
+    assert third.splitlines() == ["with:colons:in"]
+    assert "partitions 0 to 0" in shell.fails(f"quire consume {name} --partition 1")
 
 
 @pytest.mark.smoke

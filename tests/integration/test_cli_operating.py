@@ -121,6 +121,16 @@ def test_leaders_move_and_ledgers_roll_and_go(shell: Shell) -> None:
     assert shell.run("quire topic move-leader op-move 0").returncode == 2
 
 
+def test_settings_of_a_group_change_and_go_back(shell: Shell) -> None:
+    shell.quick("quire group alter op-own --set consumer.session.timeout.ms=60000")
+    (changed,) = read(shell, "quire group config op-own --changed")
+    assert (changed["name"], changed["value"]) == ("consumer.session.timeout.ms", "60000")
+    assert "45000" in shell.fails("quire group alter op-own --set consumer.session.timeout.ms=1")
+    shell.quick("quire group alter op-own --unset consumer.session.timeout.ms")
+    assert read(shell, "quire group config op-own --changed") == []
+    assert shell.run("quire group alter op-own").returncode == 2
+
+
 def test_settings_of_a_topic_change_and_go_back(shell: Shell) -> None:
     shell.quick("quire topic create op-alter --partitions 1")
     shell.quick("quire topic alter op-alter --partitions 2 --set retention.ms=5000")

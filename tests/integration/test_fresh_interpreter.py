@@ -104,7 +104,7 @@ def test_a_process_ends_quietly_whatever_its_thread_does() -> None:
 
 PROGRAM = f"""
 import resource
-from client.node.allocator import keep_freed_memory
+from client.node.process import keep_freed_memory
 
 assert keep_freed_memory()
 for _ in range({ROUNDS}):
@@ -129,7 +129,7 @@ def test_freed_memory_is_not_fetched_again() -> None:
 
 SCHEDULED = """
 import os, threading
-from client.node.scheduling import apply_scheduling
+from client.node.process import apply_scheduling
 
 apply_scheduling("batch")
 threads = []

@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 
 from client.ledger import connect
-from client.node.open_files import connections_that_fit
+from client.node.process import connections_that_fit
 from client.wire.bookkeeper import v2
 from client.wire.bookkeeper.messages import Status
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.fakes.bookie_box import add, read
 from tests.fakes.wire_client import WireClient
 from tests.integration.cluster import LocalCluster

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.fakes.wire_client import WireClient
 from tests.hostile.costly_admin import ALL
 from tests.hostile.stalls import prepare, send

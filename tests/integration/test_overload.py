@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 
 from client.pubsub import TopicAdmin
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.fakes.wire_client import WireClient
 from tests.integration.cluster import LocalCluster
 

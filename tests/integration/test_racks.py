@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from client.node.scrapes import AGE_S_MAX
 from tests.fakes.scrape import parse
 from tests.integration.cluster import LocalCluster, wait_until
 
@@ -80,6 +82,7 @@ def _read(servers: str, rack: str) -> None:
 
 def _metrics(cluster: LocalCluster) -> dict[str, float]:
     url = f"http://127.0.0.1:{cluster.about['brokers'][0]['admin']}/metrics"
+    time.sleep(AGE_S_MAX)  # what was answered before is answered again until then
     with urllib.request.urlopen(url, timeout=30) as answer:
         return parse(answer.read())
 

@@ -58,8 +58,8 @@ def test_first_steps(run: Runner) -> None:
         "0 1 None b'hello from kcat'",
         "0 2 b'python' b'hello from Python'",
     ]
-    stored = '{"records": [{"partition": 0, "offset": 3}]}'
-    assert run("sh", block("sh", "curl")) == stored + "hello from curl"
+    assert run("sh", block("sh", "curl")) == "hello from curl"
+    assert run("sh", block("sh", "curl")) == "hello from curl", "in any order, any number of times"
 
 
 def test_every_command_it_names_exists() -> None:

@@ -19,6 +19,8 @@ from confluent_kafka.schema_registry import (
     SchemaReference,
     SchemaRegistryClient,
     ServerConfig,
+    dual_schema_id_deserializer,
+    header_schema_id_serializer,
 )
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
@@ -211,3 +213,20 @@ def test_the_example_for_spark(cluster: LocalCluster, start: Start) -> None:
         ["ben", "7", "unknown"],
         ["carla", "29", "carla@example.org"],
     ]
+
+
+def test_a_schema_is_named_in_a_header_by_its_guid(start: Start) -> None:
+    registry = start("guids")
+    write = AvroSerializer(
+        registry.client,
+        json.dumps(USER),
+        conf={"schema.id.serializer": header_schema_id_serializer},
+    )
+    context = SerializationContext("named", MessageField.VALUE, [])
+    value = write({"name": "somebody", "age": 7}, context)
+    assert value is not None and len(value) == 10, "nothing but the record"
+    read = AvroDeserializer(
+        SchemaRegistryClient({"url": registry.url}),
+        conf={"schema.id.deserializer": dual_schema_id_deserializer},
+    )
+    assert read(value, context) == {"name": "somebody", "age": 7}

@@ -28,10 +28,10 @@ from client.ledger.bookies.bookies import Bookies
 from client.ledger.config import LedgerClientConfig
 from client.ledger.standalone import connect
 from client.metadata.zookeeper import ZooKeeperStore
+from client.security.cluster_security import read_cluster_security
 from client.spark.ledgers.ledger_access import LedgerAccess
 from client.wire.bookkeeper.messages import LAST_ENTRY, ReadRequest
 from ops.ports import pick_free
-from ops.security.cluster_config import read_cluster_security
 from tests.integration.cluster import ROOT, LocalCluster, wait_until
 
 
@@ -58,7 +58,7 @@ def quire(
             "QUIRE_CLIENT_CONFIG": str(cluster.about["client_config"]),
             "QUIRE_ADMIN_CA": str(folder / "ca.pem"),
             "QUIRE_ADMIN_TOKEN": (folder / "admin.token").read_text().strip(),
-            "QUIRE_USER_PASSWORD": "of anna",
+            "QUIRE_USER_PASSWORD": "that of anna",
         }
     command = [sys.executable, "-m", "ops.cli.main", *words]
     return subprocess.run(
@@ -98,7 +98,7 @@ def test_commands_see_the_cluster_and_make_users(cluster: LocalCluster) -> None:
         assert done.returncode == 0, done.stderr
     listed = quire(cluster, "acl", "list")
     assert "writer of topic 'orders'" in listed.stdout
-    anna = {**settings(cluster), "sasl.username": "anna", "sasl.password": "of anna"}
+    anna = {**settings(cluster), "sasl.username": "anna", "sasl.password": "that of anna"}
     errors: list[Any] = []
     producer = confluent_kafka.Producer(anna)
     for topic in ("orders", "other"):
@@ -109,8 +109,8 @@ def test_commands_see_the_cluster_and_make_users(cluster: LocalCluster) -> None:
 
 def _of_the_handbook(*begin: str) -> list[list[str]]:
     """Return the handbook's commands about the registry that begin with these words."""
-    page = (ROOT / "ops" / "HANDBOOK.md").read_text()
-    section = page[page.index("## Schemas") : page.index("## Limits")]
+    page = (ROOT / "ops" / "handbook" / "SET_UP.md").read_text()
+    section = page[page.index("## Schemas") :]
     lines = [line.split()[1:] for line in section.splitlines() if line.startswith("quire ")]
     return [words for words in lines if words[: len(begin)] == list(begin)]
 
@@ -125,7 +125,8 @@ def test_a_registry_needs_the_rights_of_the_handbook_and_no_more(
     assert done.returncode == 0, done.stderr
     mine = {**read_properties(Path(cluster.about["client_config"])), "sasl.username": user[-1]}
     file = tmp_path / "registry.properties"
-    file.write_text("".join(f"{k}={v}\n" for k, v in (mine | {"sasl.password": "of anna"}).items()))
+    mine["sasl.password"] = "that of anna"
+    file.write_text("".join(f"{k}={v}\n" for k, v in mine.items()))
     port = pick_free(1)[0]
     command = [option, str(file), *words, "--port", str(port)]
     refused = quire(cluster, *command)
@@ -198,7 +199,8 @@ def test_admin_ports_of_bookies_are_closed_and_commands_get_in(cluster: LocalClu
 
     with pytest.raises(OSError):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/heartbeat", timeout=20)
-    assert status("/heartbeat") == status("/metrics") == 200
+    assert (status("/heartbeat"), status("/metrics")) == (200, 401)
+    assert status("/metrics", (folder / "metrics.token").read_text().strip()) == 200
     state, gc = "/api/v1/bookie/state", "/api/v1/bookie/gc"
     assert status(state) == status(state, "wrong") == status(gc, method="PUT") == 401
     lines = (folder / "admin.tokens").read_text().splitlines()

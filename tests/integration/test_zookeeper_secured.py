@@ -11,7 +11,7 @@ import pytest
 
 from client.errors import AuthFailed, ConfigError, MetadataError
 from client.metadata.store import Create, SetData
-from client.metadata.zookeeper import ZooKeeperStore, protect
+from client.metadata.zookeeper import ZooKeeperStore, may_write_alone, protect
 from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 from ops import zookeeper
 from tests.fakes import certificates
@@ -147,7 +147,9 @@ async def test_an_open_tree_becomes_ours(zookeeper: RealZooKeeper) -> None:
     with pytest.raises(ConfigError, match="zookeeper_acl"):
         await protect(half, "/opened")
     ours = await opened(zookeeper, ClusterSecurity(**USER))
+    assert not await may_write_alone(without, "/opened")
     assert await protect(ours, "/opened") == 3
+    assert await may_write_alone(ours, "/opened")
     for path in ("/opened", "/opened/a", "/opened/b"):
         with pytest.raises(MetadataError, match="zookeeper_user"):
             await without.get(path)

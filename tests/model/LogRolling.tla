@@ -9,7 +9,9 @@
 (* while the set itself happens at once, later, or never. A takeover's set *)
 (* is one transaction: it closes the last ledger where this broker found   *)
 (* its end, creates the next one and lists it. Meanwhile others (repair)   *)
-(* may recover and close the same ledger.                                  *)
+(* may recover and close the same ledger. And bookies may all be full: a   *)
+(* takeover without a ledger of its own closes the last one, raises the    *)
+(* epoch, and its broker answers reads until it takes over once more.      *)
 (*                                                                         *)
 (* A ledger is taken for granted here (LedgerCrash.tla is about that): it  *)
 (* holds entries in the order they were sent, a prefix of them is          *)
@@ -32,6 +34,7 @@ CONSTANTS
     Drain,          \* DRAIN: switch when the previous ledger is confirmed
     OneRoll,        \* ONE-ROLL: the previous ledger is closed before the next roll
     OwnId,          \* OWN-ID: settle an unknown set by the own ledger's id
+    GiveUp,         \* OWN-ID: without an own ledger, an unknown set is given up
     AskAgain,       \* OWN-ID: a conflict after a lost answer proves nothing; read back
     Unlisted,       \* UNLISTED: delete the own ledger only if nobody lists it
     CloseWithCommit,\* CLOSE-WITH-COMMIT: the ledger is closed in the transaction that seals it
@@ -145,13 +148,27 @@ Commit(b) ==
     /\ created < LedgersMax
     /\ created' = created + 1
     /\ Put([by |-> b, try |-> 1, version |-> broker[b].version, takeover |-> TRUE,
-            closes |-> broker[b].todo, end |-> broker[b].end,
+            closes |-> broker[b].todo, end |-> broker[b].end, new |-> created + 1,
             list |-> Append(broker[b].list, created + 1)])
     /\ broker' = [broker EXCEPT ![b].phase = IF CommitFirst THEN "committing" ELSE "leading",
                                 ![b].writing = created + 1,
                                 ![b].tries = 1,
                                 ![b].epoch = broker[b].version + 1]
     /\ UNCHANGED <<list, version, ledger, acks, entries, crashes>>
+
+\* 5, 6. Bookies are full: the set closes the last one and lists nothing. Its number is no ledger's.
+CommitReadOnly(b) ==
+    /\ \/ broker[b].phase = "recovering" /\ broker[b].todo = <<>>
+       \/ broker[b].phase = "measured" /\ Len(broker[b].todo) = 1
+    /\ crashes < CrashesMax
+    /\ crashes' = crashes + 1
+    /\ LET own == LedgersMax + crashes + 1 IN
+        /\ Put([by |-> b, try |-> 1, version |-> broker[b].version, takeover |-> TRUE,
+                closes |-> broker[b].todo, end |-> broker[b].end, new |-> own,
+                list |-> broker[b].list])
+        /\ broker' = [broker EXCEPT ![b].phase = "committing", ![b].writing = own,
+                                    ![b].tries = 1, ![b].epoch = broker[b].version + 1]
+    /\ UNCHANGED <<list, version, ledger, acks, entries, created>>
 
 \* Somebody else, who wants nothing of the list, recovers a listed ledger.
 Repair(l) ==
@@ -171,25 +188,29 @@ Waiting(b) == broker[b].phase \in {"committing", "rolling"}
 
 Own(b) == IF broker[b].phase = "rolling" THEN broker[b].next ELSE broker[b].writing
 
+IsLedger(l) == l <= LedgersMax
+
 \* Whether the ledgers are as a takeover's transaction expects them.
-Fits(s) == /\ s.takeover => ledger[Last(s.list)].state = "none"
+Fits(s) == /\ s.takeover /\ IsLedger(s.new) => ledger[s.new].state = "none"
            /\ CloseWithCommit /\ CloseUnchanged =>
                 \A i \in 1..Len(s.closes) : ledger[s.closes[i]].state = "recovery"
 
-Served(b) == IF broker[b].phase = "rolling" THEN "draining" ELSE "leading"
+Served(b) == IF broker[b].phase = "rolling" THEN "draining"
+             ELSE IF IsLedger(Own(b)) THEN "leading" ELSE "reading"
 
 \* The set reaches the store; `answered`: and the answer reaches the broker, if it still waits.
 \* With compare-and-set all others from the same version are void from now on.
 Apply(s, answered) ==
     LET b == s.by
-        new == Last(s.list)
+        new == s.new
         heard == answered /\ Waiting(b) /\ Own(b) = new IN
     /\ Fits(s)
     /\ ledger' = IF ~s.takeover THEN ledger ELSE
-        LET made == [ledger EXCEPT ![new].state = "open"] IN
+        LET made == IF IsLedger(new) THEN [ledger EXCEPT ![new].state = "open"] ELSE ledger IN
         IF s.closes = <<>> THEN made ELSE
         [made EXCEPT ![s.closes[1]] =
-            [IF CloseWithCommit THEN Ended(@, s.end) ELSE @ EXCEPT !.sealed = s.end + 1]]
+            [IF CloseWithCommit THEN Ended(@, s.end) ELSE @
+                EXCEPT !.sealed = IF IsLedger(new) THEN s.end + 1 ELSE @]]
     /\ list' = s.list
     /\ version' = version + 1
     /\ sets' = IF Cas THEN {} ELSE sets \ {s}
@@ -222,20 +243,23 @@ Refused(b) ==
 \* No answer came: read the list back, and judge by it.
 Settle(b) ==
     /\ Waiting(b)
+    /\ (IsLedger(Own(b)) \/ ~GiveUp)
     /\ LET me == broker[b]
-           won == IF OwnId THEN list # <<>> /\ Last(list) = Own(b) /\ version = me.version + 1
+           mine == IsLedger(Own(b))
+           won == IF mine /\ OwnId THEN list # <<>> /\ Last(list) = Own(b) /\ version = me.version + 1
                            ELSE version = me.version + 1 IN
         \/ /\ won
            /\ broker' = [broker EXCEPT ![b].phase = Served(b), ![b].version = version,
                                        ![b].todo = <<>>, ![b].end = 0,
-                                       ![b].list = Append(me.list, Own(b))]
+                                       ![b].list = IF mine THEN Append(@, Own(b)) ELSE @]
            /\ UNCHANGED <<sets, ledger>>
         \/ /\ ~won
            /\ version = me.version       \* not done, or not yet: set again
+           /\ mine
            /\ me.tries < TriesMax
            /\ Put([by |-> b, try |-> me.tries + 1, version |-> me.version,
                    takeover |-> me.phase = "committing", closes |-> me.todo, end |-> me.end,
-                   list |-> Append(me.list, Own(b))])
+                   new |-> Own(b), list |-> Append(me.list, Own(b))])
            /\ broker' = [broker EXCEPT ![b].tries = @ + 1]
            /\ UNCHANGED ledger
         \/ /\ ~won
@@ -245,6 +269,14 @@ Settle(b) ==
               THEN UNCHANGED ledger ELSE Delete(Own(b))
            /\ UNCHANGED sets
     /\ UNCHANGED <<list, version, acks, entries, created, crashes>>
+
+\* No answer came, and no ledger of the own would tell: begin anew. So does one that only reads,
+\* as soon as bookies have room.
+BeginAnew(b) ==
+    /\ \/ broker[b].phase = "committing" /\ ~IsLedger(Own(b)) /\ GiveUp
+       \/ broker[b].phase = "reading"
+    /\ broker' = [broker EXCEPT ![b] = FreshBroker]
+    /\ UNCHANGED <<list, version, ledger, sets, acks, entries, created, crashes>>
 
 ---------------------------------------------------------------------------
 (* Leading                                                                 *)
@@ -287,7 +319,8 @@ Roll(b) ==
     /\ created' = created + 1
     /\ ledger' = [ledger EXCEPT ![created + 1].state = "open"]
     /\ Put([by |-> b, try |-> 1, version |-> broker[b].version, takeover |-> FALSE,
-            closes |-> <<>>, end |-> 0, list |-> Append(broker[b].list, created + 1)])
+            closes |-> <<>>, end |-> 0, new |-> created + 1,
+            list |-> Append(broker[b].list, created + 1)])
     /\ broker' = [broker EXCEPT ![b].phase = "rolling", ![b].next = created + 1,
                                 ![b].tries = 1]
     /\ UNCHANGED <<list, version, acks, entries, crashes>>
@@ -321,7 +354,7 @@ Next ==
         \/ Read(b) \/ Mark(b) \/ Fence(b) \/ Measure(b) \/ Close(b) \/ Commit(b) \/ Settle(b)
         \/ Send(b) \/ Resign(b) \/ Roll(b) \/ Switch(b) \/ ClosePrevious(b) \/ Crash(b)
         \/ \E l \in Ledgers : Confirm(b, l)
-        \/ Conflict(b) \/ Refused(b)
+        \/ Conflict(b) \/ Refused(b) \/ CommitReadOnly(b) \/ BeginAnew(b)
     \/ \E l \in Ledgers : Repair(l)
     \/ \E s \in sets : Apply(s, TRUE) \/ Apply(s, FALSE)
 
@@ -383,6 +416,13 @@ NoHoleInWhatALeaderSent ==
                 \A m \in 1..Len(Kept(list[j])) :
                     ledger[list[i]].sent[n].epoch = Kept(list[j])[m].epoch =>
                         ledger[list[i]].sent[n].entry > Kept(list[j])[m].entry
+
+\* Z2: a version of the list was set by one broker, and that one leads at it.
+OneLeadsAtAVersion ==
+    \A a, b \in Brokers :
+        (a # b /\ broker[a].phase \in {"leading", "draining", "reading"}
+               /\ broker[b].phase \in {"leading", "draining", "reading"}) =>
+            broker[a].version # broker[b].version
 
 \* Z1: leaders do not take turns: no acknowledgement of an earlier one after a later one's.
 LeadersDoNotInterleave ==

@@ -25,7 +25,8 @@ A chain of ledgers (rolling with two open ledgers, recovery of the last two)
 
     G1  the list gains at most one ledger, at its end, never seen before, and loses a prefix
     G2  a roll keeps the epoch and is listed when all listed ledgers but the last are closed
-    G3  a takeover raises the epoch by one and is listed when all listed ledgers are closed
+    G3  a takeover raises the epoch by one and is listed when all listed ledgers are closed, with a
+        ledger of its own or without one
     G4  entries are sent to listed ledgers only
     G5  entries are sent to a ledger when each older one is closed, or has confirmed all it was sent
     G6  a listed ledger is not deleted
@@ -36,7 +37,8 @@ Takeover with duplicate detection (batches are records of a producer with sequen
 
     D1  a batch begins at the offset where the log that its leader inherited and wrote ends
     D2  a batch of a producer continues that producer's sequence in that same log, entries that
-        recovery found and nobody acknowledged included
+        recovery found and nobody acknowledged included; but for a leader that was taken over and
+        has not heard: a producer that it does not know may have begun at its successor's
 """
 
 from __future__ import annotations
@@ -246,6 +248,8 @@ class Chain:
         self._rewritten: set[int] = set()
         """Those that took the place of others."""
         self._segments: dict[int, _Segment] = {}
+        self._epochs: dict[int, int] = {}
+        """In which epoch each was listed."""
 
     def listed(self, epoch: int, ids: list[int]) -> None:
         """The list was set."""
@@ -256,16 +260,17 @@ class Chain:
         seen = self._rewritten.union(self._ever)
         if not fits or len(added) > 1 or seen.intersection(added):
             raise Rejected("G1", f"{self._listed} becomes {ids}")
-        if added:
+        if added or epoch != self._epoch:  # a takeover may find no bookies for a ledger
             is_roll = epoch == self._epoch
             if not is_roll and epoch != self._epoch + 1:
                 raise Rejected("G3", f"epoch {self._epoch} becomes {epoch}")
             for one in kept[:-1] if is_roll else kept:
                 if self._ledgers[one].end is None:
-                    raise Rejected("G2" if is_roll else "G3", f"{added[0]} listed, {one} is open")
+                    raise Rejected("G2" if is_roll else "G3", f"{added} listed, {one} is open")
         self._epoch = epoch
         self._listed = list(ids)
         self._ever += added
+        self._epochs.update(dict.fromkeys(added, epoch))
 
     def swapped(self, epoch: int, ids: list[int]) -> None:
         """The list was set, with ledgers that say the same as those whose place they take."""
@@ -296,7 +301,9 @@ class Chain:
             if batch.producer is None:
                 continue
             expected = segment.sequences.get(batch.producer, 0)
-            if batch.sequence != expected:
+            is_deposed = self._epochs[ledger] < self._epoch
+            may_begin = is_deposed and batch.producer not in segment.sequences
+            if batch.sequence != expected and not may_begin:
                 raise Rejected("D2", f"{batch} in {ledger}, expected is {expected}")
             segment.sequences[batch.producer] = batch.sequence + batch.record_count
 

@@ -80,12 +80,12 @@ def _ledger(bookies: int, entries: int, recoverers: int, crashes: int) -> dict[s
     }
 
 
-def _rolling(ledgers: int, entries: int) -> dict[str, str]:
+def _rolling(ledgers: int, entries: int, crashes: int = 1) -> dict[str, str]:
     return {
         "Brokers": "{b1, b2}",
         "LedgersMax": str(ledgers),
         "EntriesMax": str(entries),
-        "CrashesMax": "1",
+        "CrashesMax": str(crashes),
         "TriesMax": "2",
     }
 
@@ -108,6 +108,7 @@ _ROLLING: Final = Model(
         "Drain",
         "OneRoll",
         "OwnId",
+        "GiveUp",
         "AskAgain",
         "Unlisted",
         "CloseWithCommit",
@@ -118,6 +119,7 @@ _ROLLING: Final = Model(
     bounds=(
         Bounds("three ledgers", _rolling(3, 2)),
         Bounds("four ledgers", _rolling(4, 1)),
+        Bounds("two full", _rolling(2, 1, crashes=2)),
     ),
     invariants=(
         "TypeOK",
@@ -130,9 +132,11 @@ _ROLLING: Final = Model(
         "AcknowledgedInOrder",
         "NoHoleInWhatALeaderSent",
         "LeadersDoNotInterleave",
+        "OneLeadsAtAVersion",
     ),
     symmetry="Symmetry",
     mutants=(
+        Mutant("GiveUp", ("OneLeadsAtAVersion",), "two full"),
         Mutant("LastTwo", ("OnlyTheLastTwoAreOpen", "NothingAcknowledgedIsLost")),
         Mutant("CommitFirst", ("NothingAcknowledgedIsLost",)),
         Mutant(
@@ -239,6 +243,60 @@ _COMPACTION: Final = Model(
         Mutant("Horizon", ("ReaderKnows",)),
         Mutant("Judged", ("ReaderKnows",)),
         Mutant("NextSegment", ("ReaderGoesOn",)),
+    ),
+)
+
+
+def _offload(segments: int, attempts: int, changes: int, crashes: int = 1) -> dict[str, str]:
+    return {
+        "Brokers": "{b1, b2}",
+        "SegmentsMax": str(segments),
+        "AttemptsMax": str(attempts),
+        "ChangesMax": str(changes),
+        "CrashesMax": str(crashes),
+        "DamagesMax": "1",
+    }
+
+
+_OFFLOAD: Final = Model(
+    module="Offload",
+    rules=(
+        "Cas",
+        "Intent",
+        "OwnName",
+        "ReadBack",
+        "Verify",
+        "ListFirst",
+        "KeepTail",
+        "Graves",
+        "Certain",
+        "SweepAfter",
+    ),
+    bounds=(
+        Bounds("two segments", _offload(2, 2, 8)),
+        Bounds("a third try", _offload(2, 3, 8), is_long=True),
+        Bounds("three segments", _offload(3, 3, 9), is_long=True),
+    ),
+    invariants=(
+        "TypeOK",
+        "Readable",
+        "ListedIsThere",
+        "TailIsThere",
+        "StoredIsThere",
+        "OrphansHaveNames",
+    ),
+    symmetry="Symmetry",
+    mutants=(
+        Mutant("Cas", ("Readable", "ListedIsThere", "OrphansHaveNames")),
+        Mutant("Intent", ("OrphansHaveNames",)),
+        Mutant("OwnName", ("Readable", "StoredIsThere")),
+        Mutant("ReadBack", ("StoredIsThere",)),
+        Mutant("Verify", ("Readable",)),
+        Mutant("ListFirst", ("ListedIsThere",)),
+        Mutant("KeepTail", ("TailIsThere",)),
+        Mutant("Graves", ("OrphansHaveNames",)),
+        Mutant("Certain", ("OrphansHaveNames",)),
+        Mutant("SweepAfter", ("Readable", "StoredIsThere")),
     ),
 )
 
@@ -409,17 +467,145 @@ _PAGES: Final = Model(
 
 _COPIES: Final = Model(
     module="OffsetCopies",
-    rules=("CopyBehind", "CopyYields", "KeepPending", "LeaveOut"),
+    rules=("CopyLater", "CopyAtLast", "TrimStable", "KeepPending", "LeaveOut"),
     bounds=(
         Bounds("five records", {"Producers": "{1, 2}", "RecordsMax": "5"}),
         Bounds("six records", {"Producers": "{1, 2}", "RecordsMax": "6"}, is_long=True),
     ),
-    invariants=("TypeOK", "CommittedStays", "PendingStays"),
+    invariants=("TypeOK", "CommittedStays", "PendingStays", "StrangersAgree"),
     mutants=(
-        Mutant("CopyBehind", ("CommittedStays", "PendingStays")),
-        Mutant("CopyYields", ("CommittedStays",)),
-        Mutant("KeepPending", ("PendingStays", "CommittedStays")),
-        Mutant("LeaveOut", ("CommittedStays",)),
+        Mutant("CopyLater", ("CommittedStays", "PendingStays", "StrangersAgree")),
+        Mutant("CopyAtLast", ("CommittedStays", "StrangersAgree")),
+        Mutant("TrimStable", ("StrangersAgree",)),
+        Mutant("KeepPending", ("PendingStays", "CommittedStays", "StrangersAgree")),
+        Mutant("LeaveOut", ("CommittedStays", "StrangersAgree")),
+    ),
+)
+
+
+def _groups(
+    name: str,
+    members: int = 3,
+    partitions: int = 3,
+    *,
+    targets: int = 2,
+    losses: int = 0,
+    failovers: int = 0,
+    removals: int = 0,
+    is_long: bool = False,
+) -> Bounds:
+    constants = {
+        "Nothing": "Nothing",
+        "Members": _names("m", members),
+        "Partitions": _names("p", partitions),
+        "TargetsMax": str(targets),
+        "LossesMax": str(losses),
+        "FailoversMax": str(failovers),
+        "RemovalsMax": str(removals),
+    }
+    return Bounds(name, constants, is_long)
+
+
+_RECONCILIATION: Final = Model(
+    module="Reconciliation",
+    rules=("ReleaseFirst", "LostAnswer", "AnswerLate", "OneBatch", "SaysWhat", "TimeRunsOut"),
+    bounds=(
+        _groups("two members", 2, 2, targets=3, losses=1, failovers=1),
+        _groups("removal", 2, 2, targets=3, losses=1, removals=1),
+        _groups("three of three", is_long=True),
+        _groups("three lose", partitions=2, targets=2, losses=1, failovers=1, is_long=True),
+        _groups("all faults", 2, 2, targets=3, losses=1, failovers=1, removals=1, is_long=True),
+    ),
+    invariants=("TypeOK", "OneReader", "OneOwner", "NothingWrong"),
+    symmetry="Symmetry",
+    mutants=(
+        Mutant("ReleaseFirst", ("OneReader", "OneOwner"), "two members"),
+        Mutant("LostAnswer", ("NothingWrong",), "two members"),
+        Mutant("AnswerLate", ("OneReader", "NothingWrong"), "two members"),
+        Mutant("OneBatch", ("OneReader", "OneOwner"), "two members"),
+        Mutant("SaysWhat", ("OneReader",), "two members"),
+        Mutant("TimeRunsOut", ("NothingWrong", "OneReader"), "removal"),
+    ),
+)
+
+
+def _shares(
+    name: str,
+    records: int,
+    *,
+    limit: int = 2,
+    failovers: int = 1,
+    letters: bool = False,
+    keys: int = 0,
+    is_long: bool = False,
+) -> Bounds:
+    constants = {
+        "Nobody": "Nobody",
+        "Letters": str(letters).upper(),
+        "KeysMax": str(keys),
+        "Members": "{m1, m2}",
+        "RecordsMax": str(records),
+        "Limit": str(limit),
+        "UnwrittenMax": "2",
+        "FailoversMax": str(failovers),
+        "SnapshotsMax": "1",
+    }
+    return Bounds(name, constants, is_long)
+
+
+_SHARES: Final = Model(
+    module="ShareState",
+    rules=(
+        "AnswerLate",
+        "ReleaseLate",
+        "OwnOnly",
+        "FreeOnly",
+        "LockEnds",
+        "LimitAlways",
+        "CountKept",
+        "StartWaits",
+        "SnapshotWhole",
+        "ArchivingFirst",
+        "LetterNumbered",
+        "LetterFirst",
+        "ArchivingStays",
+        "OneOfKey",
+        "KeyLate",
+    ),
+    bounds=(
+        _shares("two records", 2),
+        _shares("dead letters", 2, letters=True),
+        _shares("one key", 2, keys=1),
+        _shares("two failovers", 2, limit=3, failovers=2),
+        _shares("three records", 3, is_long=True),
+        _shares("two keys", 3, letters=True, keys=2, is_long=True),
+    ),
+    invariants=(
+        "TypeOK",
+        "NothingWrong",
+        "AnsweredStays",
+        "StartIsRight",
+        "LettersAreThere",
+        "LettersAreOnce",
+        "CountBounded",
+    ),
+    symmetry="Symmetry",
+    mutants=(
+        Mutant("AnswerLate", ("AnsweredStays", "NothingWrong")),
+        Mutant("ReleaseLate", ("CountBounded",)),
+        Mutant("OwnOnly", ("NothingWrong",)),
+        Mutant("FreeOnly", ("NothingWrong",)),
+        Mutant("LockEnds", ("AnsweredStays", "NothingWrong", "StartIsRight")),
+        Mutant("LimitAlways", ("CountBounded",)),
+        Mutant("CountKept", ("CountBounded",)),
+        Mutant("StartWaits", ("StartIsRight",)),
+        Mutant("SnapshotWhole", ("AnsweredStays", "NothingWrong", "StartIsRight")),
+        Mutant("ArchivingFirst", ("NothingWrong",), "dead letters"),
+        Mutant("LetterNumbered", ("LettersAreOnce",), "dead letters"),
+        Mutant("LetterFirst", ("LettersAreThere",), "dead letters"),
+        Mutant("ArchivingStays", ("LettersAreThere",), "dead letters"),
+        Mutant("OneOfKey", ("NothingWrong",), "one key"),
+        Mutant("KeyLate", ("NothingWrong",), "one key"),
     ),
 )
 
@@ -429,6 +615,9 @@ MODELS: Final = (
     _TAKEOVER,
     _TRANSACTIONS,
     _COPIES,
+    _OFFLOAD,
     _PAGES,
     _COMPACTION,
+    _RECONCILIATION,
+    _SHARES,
 )

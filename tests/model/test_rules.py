@@ -311,3 +311,17 @@ def test_d2_what_recovery_found_counts_though_nobody_acknowledged_it() -> None:
     made.listed(1, [0, 1])
     with pytest.raises(Rejected, match="D2"):
         made.sent(1, [batch(1, 0)])
+
+
+def test_d2_who_was_taken_over_knows_no_producer_that_began_since() -> None:
+    made, ledgers = chain(None)
+    made.sent(0, [batch(0, 0)])
+    ledgers[0] = closed(0)
+    made.listed(1, [0, 1])
+    made.sent(0, [batch(1, 1)])
+    other = batch(2, 7)._replace(producer=(99, 0))
+    made.sent(0, [other])
+    with pytest.raises(Rejected, match="D2"):
+        made.sent(0, [batch(3, 5)])
+    with pytest.raises(Rejected, match="D2"):
+        made.sent(1, [other._replace(base_offset=1)])

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from client.ids import EntryId, LedgerId, Offset, ProducerId
 from client.ledger.core import metadata_codec
-from client.log.aborted_index import LedgerAborted
-from client.log.aborted_transactions import AbortedTransaction, seal_block
+from client.log.aborted_transactions import AbortedTransaction, LedgerAborted, seal_block
 from client.log.segment import Segment, SegmentFacts, SnapshotPlace, TransactionFacts
 from client.log.snapshot import SnapshotTransactions, seal_snapshot
 from client.spark.decode.decode import Wanted, decode
@@ -30,7 +29,7 @@ from client.spark.splits import AbortedTransaction as Aborted
 from client.spark.splits import BrokerSplit, LedgerSplit, OffsetRange
 from client.wire.bookkeeper.entry import Entry
 from client.wire.kafka.batches.control_batch import Marker, build_marker
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.fakes.ledger_source import EPOCH, FakeLedger, FakeLedgerSource
 
 PRODUCERS = 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.coordinator.core.connection_order import ChannelOrder, ConnectionOrder, Session
 from broker.errors import OldConnection
-from broker.transactions.core.connection_order import ChannelOrder, ConnectionOrder, Session
 from client.ids import ConnectionId, LeaderEpoch
 
 REQUESTS = st.lists(

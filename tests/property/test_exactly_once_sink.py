@@ -27,7 +27,7 @@ from client.spark.write.exactly_once import protocol
 from client.spark.write.exactly_once.decision import Decision, TaskTransaction
 from client.spark.write.exactly_once.protocol import EVERY_BROKER, Ask, Begun, Sink, Steps
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.fakes.transactional_kafka import TransactionalKafka
 
 SEEDS = 600

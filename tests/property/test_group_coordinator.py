@@ -42,6 +42,7 @@ from broker.groups.core.group_types import (
     SyncReply,
 )
 from broker.groups.core.offset_records import GroupEntry, OffsetEntry, decode
+from tests.fakes.group_topics import FakeTopics
 
 GROUP = "g"
 PARTITIONS = range(4)
@@ -88,7 +89,7 @@ class GroupCoordinatorMachine(RuleBasedStateMachine):
         self.last_token = 0
         self.last_member = 0
         self.last_offset = 0
-        self.shard = GroupShard(CONFIG, self.new_member_id)
+        self.shard = GroupShard(CONFIG, self.new_member_id, FakeTopics())
         self.perform(self.shard.loaded(self.now))
 
     # --- plumbing -----------------------------------------------------------------------------
@@ -332,7 +333,7 @@ class GroupCoordinatorMachine(RuleBasedStateMachine):
             for record in append.records:
                 self.is_durable(record)
         self.held.clear()
-        old, self.shard = self.shard, GroupShard(CONFIG, self.new_member_id)
+        old, self.shard = self.shard, GroupShard(CONFIG, self.new_member_id, FakeTopics())
         self.perform(old.unload(NotCoordinator()))  # what was given up needs no invariants
         assert not self.held
         assert not self.commits
@@ -347,7 +348,7 @@ class GroupCoordinatorMachine(RuleBasedStateMachine):
 
     @invariant()
     def shows_the_fold_of_the_log(self) -> None:
-        other = GroupShard(CONFIG, self.new_member_id)
+        other = GroupShard(CONFIG, self.new_member_id, FakeTopics())
         for record in self.log:
             other.replay(record)
         mine, theirs = self.shard._table.get(GROUP), other._table.get(GROUP)

@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import BrokerError, InvalidTransactionState, NotEnoughReplicas, Overloaded
-from broker.partition.core.transactions.held_batches import Guard, HeldBatches, Released
+from broker.partition.core.held_batches import Guard, HeldBatches, Released
 from client.ids import ProducerId
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import parse_header
+from client.wire.kafka.batches.records import Record, build_batch, parse_header
 
 TEMPLATE = parse_header(build_batch([Record(None, b"x", 1)], transactional=True))
 EPOCH = 1

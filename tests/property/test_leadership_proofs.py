@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.partition.core.transactions.leadership_proofs import LeadershipProofs
+from broker.partition.leading.partition_transactions import LeadershipProofs
 from client.ids import Offset
 
 if TYPE_CHECKING:

@@ -151,6 +151,22 @@ def test_no_more_splits_of_a_ledger_than_were_asked_for(entry_count: int, least:
     assert max(lengths) - min(lengths) <= 1
 
 
+@pytest.mark.parametrize("least", range(1, 14))
+def test_ledgers_of_few_entries_are_made_up_for_by_others(least: int) -> None:
+    first = FakeLedger(10, 0)
+    for _ in range(2):
+        first.add_batch(1, value_bytes=5000)
+    second = FakeLedger(11, first.end_offset)
+    for _ in range(50):
+        second.add_batch(1)
+    source = FakeLedgerSource([first, second])
+    for ledger in (first, second):
+        ledger.close()
+    splitter = LedgerSplitter(source, SplitLimits(1 << 30, partition_count_min=least))
+    whole = OffsetRange("id", "t", 0, 0, second.end_offset)
+    assert len(asyncio.run(splitter.split([whole]))) == max(2, least)
+
+
 def test_limits_by_size_make_a_multiple_of_what_was_asked_for() -> None:
     ledger = FakeLedger(10, 0)
     for _ in range(100):

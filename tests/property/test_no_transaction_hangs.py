@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from broker.errors import BrokerError, TransactionAbortable
 from broker.partition.core.append_queue import Append
-from broker.partition.core.transactions.verification import VerificationRequest
+from broker.partition.core.held_batches import VerificationRequest
 from broker.partition.partition import Partition
 from client.ids import Offset
 from tests.fakes.brokers import Broker, World, settle

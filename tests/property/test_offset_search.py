@@ -7,9 +7,8 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.partition.core.active_segment import ActiveSegment
+from broker.partition.core.active_segment import ActiveSegment, SparseIndex
 from broker.partition.core.log_limits import LogLimits
-from broker.partition.core.offset_index import SparseIndex
 from broker.partition.core.producer_state import ProducerState
 from broker.partition.ledger_views import LedgerView
 from broker.partition.read_ahead import ReadAhead
@@ -17,7 +16,7 @@ from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
 from client.log.entry_format import is_internal
 from client.log.snapshot import IndexPoint, seal_snapshot
 from client.wire.bookkeeper.entry import Entry
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 
 EPOCH = LeaderEpoch(0)
 

@@ -12,17 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import TransactionCoordinatorFenced
-from broker.partition.core.transactions.open_transactions import (
+from broker.partition.core.open_transactions import (
     UNKNOWN_EPOCH,
     MarkerVerdict,
     OpenTransactions,
 )
 from client.ids import EntryId, Offset, ProducerId
-from client.log.aborted_index import LedgerAborted, decode_index
-from client.log.aborted_transactions import AbortedBlock, AbortedTransaction, aborted_within
+from client.log.aborted_transactions import (
+    AbortedBlock,
+    AbortedTransaction,
+    LedgerAborted,
+    aborted_within,
+    decode_index,
+)
 from client.wire.kafka.batches.control_batch import Marker
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import BatchHeader, parse_header
+from client.wire.kafka.batches.records import BatchHeader, Record, build_batch, parse_header
 
 TEMPLATE = parse_header(build_batch([Record(None, b"x", 1)], transactional=True))
 

@@ -3,7 +3,8 @@
 The fold is Kafka's rule: an offset counts from its marker on, if its record lies behind the one
 that is committed. It reads the whole log, and knows nothing of copies. The shard sees what is
 durable, hears of markers late, reads only what a trim has left, and copies while everything goes
-on, producers that ignore every rule included.
+on, producers that ignore every rule included. A stranger reads what is left of the log, too, record
+by record up to where it is stable, and takes each for news.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from broker.coordinator.core.coordinator_types import (
     Ticket,
     Token,
     TransactionalRecord,
+    Undecided,
 )
 from broker.errors import NotCoordinator
-from broker.groups.core.group_offsets import TopicPartition
+from broker.groups.core.group_offsets import EndedTopic, HeardMarker, TopicPartition
 from broker.groups.core.group_shard import GroupShard
 from broker.groups.core.group_types import (
     AppendPending,
@@ -35,10 +37,10 @@ from broker.groups.core.group_types import (
     ShardEffects,
 )
 from broker.groups.core.offset_records import OffsetEntry, decode
-from broker.groups.core.pending_offsets import HeardMarker
-from broker.partition.core.transactions.verification import ProducerTransaction
+from broker.partition.core.held_batches import ProducerTransaction
 from client.ids import Offset, ProducerId
 from client.wire.kafka.batches.control_batch import Marker
+from tests.fakes.group_topics import FakeTopics
 
 GROUPS = ("a", "b")
 PARTITIONS = range(2)
@@ -107,6 +109,38 @@ class Fold:
         }
 
 
+class Told:
+    """What a reader of committed records knows who takes each for news."""
+
+    def __init__(self, log: list[Accepted], whole: list[Accepted]) -> None:
+        self.offsets: dict[Place, int] = {}
+        self._log = log
+        self._whole = whole
+
+    def take_all(self, start: int) -> None:
+        for at, (item, _) in enumerate(self._log):
+            if at < start or isinstance(item, Marker):
+                continue
+            if isinstance(item, TransactionalRecord):
+                if not self._is_committed(at, item.producer_id):
+                    continue
+                item = item.record
+            assert isinstance(item, LogRecord)
+            entry = decode(item.key, item.value)
+            assert isinstance(entry, OffsetEntry)
+            place = entry.group_id, TopicPartition(entry.topic, entry.partition)
+            if entry.committed is None:
+                self.offsets.pop(place, None)
+            else:
+                self.offsets[place] = entry.committed.offset
+
+    def _is_committed(self, at: int, producer_id: ProducerId) -> bool:
+        for item, _ in self._whole[at:]:
+            if isinstance(item, Marker) and item.producer_id == producer_id:
+                return item.is_commit
+        raise AssertionError("what is stable is decided")
+
+
 class World:
     """A log, and the shard that serves it."""
 
@@ -119,14 +153,16 @@ class World:
         """Markers that are durable, and that the shard has not been told of."""
         self.open: dict[ProducerId, None] = {}
         self.held: list[AppendPending] = []
-        self.copying: list[str] | None = None
+        self.copying: dict[str, Undecided | None] | None = None
+        self.left: dict[str, Undecided | None] = {}
+        """What the copy has left out so far."""
         self.kept = self.copied_to = 0
         self.values = 0
         self.tokens = 0
         self.shard = self.fresh()
 
     def fresh(self) -> GroupShard:
-        shard = GroupShard(GroupConfig(), str)
+        shard = GroupShard(GroupConfig(), str, FakeTopics())
         for accepted in self.log[self.trimmed :]:
             shard.replay(accepted.item)
         for effect in shard.loaded(NOW):
@@ -186,7 +222,7 @@ class World:
                 key = TopicPartition("t", rng.choice(PARTITIONS))
                 self.perform(shard.offsets.delete(group, [key], self.token()))
             case "topic" if rng.random() < 0.05:
-                self.perform(shard.offsets.delete_topic("t"))
+                self.perform(shard.offsets.delete_topic(EndedTopic("t", None)))
             case "copy":
                 self.copy()
             case "crash" if rng.random() < 0.2:
@@ -230,15 +266,38 @@ class World:
             if self.rng.random() < 0.3:
                 # Everything below was durable and applied, but for markers that nobody heard of.
                 self.kept = view.kept_from(Offset(self.confirmed))
-                self.copying = view.ids()
+                self.copying, self.left = dict.fromkeys(view.ids()), {}
             return
         if self.copying:
-            for item in view.snapshot(self.copying.pop()):
-                self.log.append(Accepted(item, COPY))
+            group, undecided = self.copying.popitem()
+            found = view.snapshot(group, undecided)
+            self.log += [Accepted(record, COPY) for record in found.records]
+            if found.undecided:
+                self.left[group] = found.undecided
             self.copied_to = len(self.log)
-        elif self.confirmed >= self.copied_to:
+        elif self.left:
+            self.copying, self.left = self.left, {}
+        elif self.stable() >= self.copied_to:
             self.trimmed = max(self.trimmed, self.kept)
             self.copying = None
+
+    def stable(self) -> int:
+        """Return where the oldest transaction that is open begins, or what is confirmed ends."""
+        begun: dict[ProducerId, int] = {}
+        for at, (item, _) in enumerate(self.log[: self.confirmed]):
+            if isinstance(item, TransactionalRecord):
+                begun.setdefault(item.producer_id, at)
+            elif isinstance(item, Marker):
+                begun.pop(item.producer_id, None)
+        return min(begun.values(), default=self.confirmed)
+
+    def check_strangers(self) -> None:
+        """What is left tells a stranger what the whole log would have told without copies."""
+        end = self.stable()
+        told, wanted = Told(self.log[:end], self.log), Told(self.of_producers()[:end], self.log)
+        told.take_all(self.trimmed)
+        wanted.take_all(0)
+        assert told.offsets == wanted.offsets
 
     def crash(self) -> None:
         """Another coordinator reads what is there: some of what was not confirmed may be lost."""
@@ -286,5 +345,6 @@ def test_what_is_shown_is_the_naive_fold_of_the_log(seed: int) -> None:
         if not world.unheard and not world.held and world.confirmed == len(world.log):
             world.compare(world.shard, world.of_producers())
         if world.rng.random() < 0.1:
+            world.check_strangers()
             # Whoever reads all that is accepted knows what the fold of it knows.
             world.compare(world.fresh(), world.of_producers())

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from broker.errors import InvalidProducerEpoch, OutOfOrderSequence
 from broker.partition.core.producer_state import SEQUENCE_MODULUS, ProducerState
 from client.ids import Offset, ProducerId
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import BatchHeader, parse_header
+from client.wire.kafka.batches.records import BatchHeader, Record, build_batch, parse_header
 
 TEMPLATE = parse_header(build_batch([Record(None, b"x", 1)]))
 

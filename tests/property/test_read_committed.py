@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from broker.cluster.core.topology import TopicInfo
 from broker.partition.partition import Partition
 from client.ids import Offset
-from client.log.aborted_index import index_run
-from client.log.aborted_transactions import AbortedTransaction, open_block
+from client.log.aborted_transactions import AbortedTransaction, index_run, open_block
 from client.log.segments import SegmentList
 from client.log.snapshot import open_snapshot
 from client.metadata import paths

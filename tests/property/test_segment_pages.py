@@ -9,15 +9,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from client.ids import LeaderEpoch, LedgerId, Offset
-from client.log.paging import Paged, paged, segment_count
 from client.log.segment_pages import Page, PageName
 from client.log.segments import (
+    Paged,
     Segment,
     SegmentFacts,
     SegmentList,
     decode_segments,
     epoch_end,
     is_inline,
+    paged,
+    segment_count,
 )
 from client.metadata import paths
 from client.metadata.memory import MemoryCluster

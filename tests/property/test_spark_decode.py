@@ -16,9 +16,15 @@ from client.spark.decode.decode import DamagedBatch, Wanted, decode, decode_runs
 from client.spark.decode.record_fields import PADDING
 from client.spark.schema import COLUMNS, arrow_schema
 from client.spark.splits import AbortedTransaction
-from client.wire.kafka.batches import record_builder
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import Codec, pack_batch, parse_header, stamp_log_append_time
+from client.wire.kafka.batches import records
+from client.wire.kafka.batches.records import (
+    Codec,
+    Record,
+    build_batch,
+    pack_batch,
+    parse_header,
+    stamp_log_append_time,
+)
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -68,7 +74,7 @@ def without(batch: bytes, lost: frozenset[int]) -> bytes:
     at = count = 0
     body = memoryview(batch)[61:]
     for index in range(header.record_count):
-        length, after = record_builder.get_varint(body, at)
+        length, after = records.get_varint(body, at)
         if index not in lost:
             kept += body[at : after + length]
             count += 1
@@ -86,7 +92,7 @@ def make(shape: Shape, base_offset: int) -> bytes:
     )
     batch = without(batch, shape.lost)
     header = parse_header(batch)
-    body = record_builder.compress(shape.codec, batch[61:])
+    body = records.compress(shape.codec, batch[61:])
     batch = pack_batch(header._replace(attributes=header.attributes | shape.codec), body)
     if shape.by_broker:
         header = parse_header(batch)
@@ -128,7 +134,7 @@ def test_every_wanted_record_is_one_row(data: st.DataObject, shapes: list[Shape]
         )
         if not shape.is_control and not doomed:
             expected += [
-                row(record, by_broker=shape.by_broker) for record in record_builder.records(batch)
+                row(record, by_broker=shape.by_broker) for record in records.records(batch)
             ]
         offset += len(shape.records)
     start = data.draw(st.integers(0, offset))
@@ -146,7 +152,7 @@ def test_every_wanted_record_is_one_row(data: st.DataObject, shapes: list[Shape]
         made = list(decode(chunks, wanted, aborted))
     else:
         behind = data.draw(st.binary(min_size=len(PADDING), max_size=len(PADDING)))
-        made = list(decode_runs([read_run(one + behind) for one in chunks], wanted, aborted))
+        made = list(decode_runs([(read_run(one + behind), 0) for one in chunks], wanted, aborted))
 
     assert rows_of(made) == [
         {name: one[name] for name in columns} for one in expected if start <= one["offset"] < end

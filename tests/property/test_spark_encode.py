@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from client.spark.write.encode import encode, varints
 from client.spark.write.partitioner import choose, murmur2
-from client.wire.kafka.batches.record_builder import Record, records
-from client.wire.kafka.batches.records import Codec, crc_of, parse_header
+from client.wire.kafka.batches.records import Codec, Record, crc_of, parse_header, records
 
 TEXT = st.text(max_size=12)
 CONTENT = st.one_of(st.none(), st.binary(max_size=12), st.binary(min_size=60, max_size=300))

@@ -23,18 +23,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from broker.coordinator.core.connection_order import ConnectionOrder
 from broker.coordinator.core.coordinator_types import Append, LogRecord, Now, Reply, Ticket, Token
 from broker.errors import BrokerError, CoordinatorNotAvailable, NotCoordinator, Overloaded
-from broker.transactions.core.connection_order import ConnectionOrder
-from broker.transactions.core.transaction import completed, is_allowed
-from broker.transactions.core.transaction_records import (
-    PROOF,
-    TransactionEntry,
-    decode,
-    transaction_record,
-)
-from broker.transactions.core.transaction_shard import TransactionShard
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     PREPARED,
     SETTLED,
     AddPartitions,
@@ -50,7 +42,16 @@ from broker.transactions.core.transaction_types import (
     TransactionState,
     TransactionVersion,
     WriteMarkers,
+    completed,
+    is_allowed,
 )
+from broker.transactions.core.transaction_records import (
+    PROOF,
+    TransactionEntry,
+    decode,
+    transaction_record,
+)
+from broker.transactions.core.transaction_shard import TransactionShard
 from client.ids import ConnectionId, ProducerId
 
 IDS = ("fresh", "worn")
@@ -372,7 +373,7 @@ class TransactionCoordinatorMachine(RuleBasedStateMachine):
                     value._replace(partitions=one.partitions, updated_ms=one.updated_ms) == one
                     for one in self.true_of(name)
                 )
-                again = folded.view.snapshot(name)
+                again = folded.view.snapshot(name).records
                 assert again == [transaction_record(name, durable)]
 
     @invariant()

@@ -24,13 +24,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from bookie.__main__ import open_directory
+from bookie.bookie import ledger_directory_limits
 from bookie.config import BookieConfig
 from bookie.errors import StorageError
-from bookie.limits import ledger_directory_limits
 from bookie.membership import cookie
 from bookie.metrics import BookieMetrics
 from bookie.server.handlers import BatchLimits, Handlers
-from bookie.storage.core.backlog import Backlog
+from bookie.storage.core.group_commit import Backlog
 from bookie.storage.ledger_directories import open_ledger_directories
 from client.errors import ConfigError, QuireError
 from client.ids import BookieId

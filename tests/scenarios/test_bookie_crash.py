@@ -10,7 +10,7 @@ import asyncio
 
 import pytest
 
-from bookie.storage.core.log_format import RECORD_HEADER_BYTES, file_name
+from bookie.storage.core.append_log import RECORD_HEADER_BYTES, file_name
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.messages import Status
 from tests.fakes.bookie_box import BookieBox, add, envelope, fence, payload_of, read, settle

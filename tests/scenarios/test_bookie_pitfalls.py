@@ -9,8 +9,8 @@ import asyncio
 
 import pytest
 
-from bookie.storage.core.checkpoint import FILE_NAME, decode_checkpoint
-from bookie.storage.core.log_format import file_name
+from bookie.storage.core.append_log import file_name
+from bookie.storage.index.indexer import FILE_NAME, decode_checkpoint
 from client.ids import LedgerId
 from client.wire.bookkeeper.messages import Status
 from tests.fakes.bookie_box import LIMITS, BookieBox, add, fence, payload_of, read, settle

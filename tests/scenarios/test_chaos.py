@@ -18,7 +18,6 @@ from broker.cluster.core.topology import TopicInfo
 from broker.errors import BrokerError
 from client.errors import (
     ConnectionLoss,
-    NotEnoughBookies,
     QuireError,
     ReadFailed,
     RecoveryInconclusive,
@@ -27,8 +26,7 @@ from client.errors import (
 from client.ids import Offset
 from client.metadata import paths
 from client.metadata.memory import Fault, Operation
-from client.wire.kafka.batches.record_builder import records
-from client.wire.kafka.batches.records import headers
+from client.wire.kafka.batches.records import headers, records
 from tests.fakes.brokers import Broker, FakeBackend, World, batch, done, read_all
 from tests.fakes.ledgers import StoredLedger
 from tests.fakes.virtual_time import run
@@ -137,7 +135,6 @@ class Storm:
         service = self.world.backend.service
         operation, error = self.rng.choice(
             [
-                ("create", NotEnoughBookies("x")),
                 ("create", ConnectionLoss("x")),
                 ("recover", RecoveryInconclusive("x")),
                 ("recover_read", RecoveryInconclusive("x")),

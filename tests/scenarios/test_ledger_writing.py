@@ -239,6 +239,44 @@ async def test_7_the_changes_answer_is_lost() -> None:
     world.check()
 
 
+async def test_7_the_changes_answer_is_lost_and_the_next_server_lags() -> None:
+    """Scenario 7: the writer goes on in the ensemble that metadata names, whatever it is shown.
+
+    The spare one that the change brought in fails at once, so there is nobody left to choose. The
+    member that it replaced comes back; another is slow. If the writer had it back in its ensemble,
+    the next entry would be confirmed where no recovery asks, with one bookie down and Qa 2.
+    """
+    world = await World.start("b3")
+    await world.add(1)
+    store = world.cluster.stores[0]
+    faults = [Fault.LOSE_REPLY]
+
+    def lose_first_set(operation: Operation) -> Fault | None:
+        if operation.name != "set" or not faults:
+            return None
+        world.cluster.bookies.set_writable(E3.split())
+        return faults.pop()
+
+    world.cluster.metadata.on_request = lose_first_set
+    world.cluster.metadata.freeze(store)
+    first, back, slow = world.members
+    back.is_down = True
+    await world.add(1)
+    await settle(100)
+    assert faults == []
+    named = world.cluster.stored_metadata(world.ledger_id).last_fragment
+    assert named.ensemble == (first.name, "b3", slow.name)
+    assert world.writer.metadata.last_fragment == named
+    back.is_down = False
+    await asyncio.sleep(1.1)
+    slow.fate_of = by_entry(others=Fate.HOLD_REQUEST)
+    await world.add(1)
+    await settle()
+    first.is_down = True
+    await (await world.cluster.client()).recover(world.ledger_id)
+    world.cluster.check_ledger(world.ledger_id, world.outcomes.confirmed)
+
+
 async def test_7_recovery_begins_while_the_change_is_written() -> None:
     """Scenario 7 against a recoverer: the writer loses its CAS, sees why and stops."""
     world = await World.start("b3")

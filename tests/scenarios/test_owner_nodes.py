@@ -6,13 +6,15 @@ import asyncio
 
 import pytest
 
-from broker.cluster.owner_node import Owner, OwnerNode, decode_owner
+from broker.cluster.owner_node import Owner, OwnerNode
 from broker.errors import LeadershipLost, NotLeader
 from client.ids import BrokerId, Offset
 from client.metadata import paths
-from client.metadata.memory import Fault
+from client.metadata.memory import Fault, MemoryStore
 from client.metadata.store import SessionState
+from client.node import background
 from client.node.grouped_requests import GroupedRequests
+from tests.fakes.bad_nodes import HUGE_JSON, NEWER_FORMAT, NO_JSON
 from tests.fakes.brokers import (
     ClientBackend,
     FakeBackend,
@@ -92,7 +94,7 @@ def test_a_claim_whose_answers_get_lost(operation: str, is_stale: bool, fault: F
         path, gone = paths.partition_owner(topic.id_text, 0), Owner(BrokerId(9), "gone")
         if is_stale:
             await world.admin.create(path, gone.encode(), make_parents=True)
-        is_done_once = operation == "multi" and fault is Fault.LOSE_REPLY
+        is_done_once = operation == "multi" and fault is not Fault.LOSE_REQUEST
         lost = [fault] * (1 if is_done_once else 2)
         world.cluster.on_request = lambda request: (
             lost.pop() if lost and request.name == operation and request.path == path else None
@@ -105,13 +107,82 @@ def test_a_claim_whose_answers_get_lost(operation: str, is_stale: bool, fault: F
     in_world(scenario)
 
 
-def test_an_owner_node_that_nobody_can_read_is_stale() -> None:
+async def _stays_with(world: World, holder: MemoryStore, owner_bytes: bytes) -> None:
+    """What a living session holds is not taken from it, and is as soon as the session ends."""
+    topic = await world.topic()
+    path = paths.partition_owner(topic.id_text, 0)
+    await holder.create(path, owner_bytes, ephemeral=True, make_parents=True)
+    broker = await world.broker(1)
+    await asyncio.sleep(60)
+    assert broker.cluster.preferred_leader(topic, 0) == broker.id
+    assert broker.partitions.find(topic.name, 0) is None
+    assert (await world.admin.get(path)).data == owner_bytes, "it was not touched"
+    assert broker.store.unreadable.all()
+    await holder.close()
+    await broker.leads(topic)
+    await asyncio.sleep(1)
+    assert not broker.store.unreadable.all()
+
+
+@pytest.mark.parametrize("bad", [b"", NO_JSON, NEWER_FORMAT, HUGE_JSON])
+def test_a_broker_whose_registration_cannot_be_read_is_alive(bad: bytes) -> None:
+    async def scenario(world: World) -> None:
+        newer = world.cluster.session()
+        await newer.create(paths.broker(BrokerId(2)), bad, ephemeral=True, make_parents=True)
+        await _stays_with(world, newer, Owner(BrokerId(2), "x").encode())
+
+    in_world(scenario)
+
+
+def test_a_registration_that_becomes_unreadable_ends_nobody() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        await world.broker(1)
+        await world.broker(2)
+        leading = await leader_of(world, topic)
+        rival = other(world, leading)
+        # As if the leader were of a newer release, which writes this and reads it itself.
+        await background.stop(leading.registration._task)
+        view = leading.cluster._broker_view
+        decode = view._decode
+        view._decode = lambda name, data: (
+            leading.info if data == NEWER_FORMAT else decode(name, data)
+        )
+        await world.admin.set(paths.broker(leading.id), NEWER_FORMAT)
+        await asyncio.sleep(30)
+        assert leading.id not in rival.cluster.brokers
+        assert rival.cluster.unreadable_brokers == [leading.id]
+        assert rival.partitions.find(topic.name, 0) is None
+        assert leading.partitions.find(topic.name, 0) is not None, "it goes on"
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize("bad", [b"", NO_JSON, NEWER_FORMAT, HUGE_JSON])
+def test_an_owner_node_of_a_living_session_that_nobody_can_read_stays(bad: bytes) -> None:
+    in_world(lambda world: _stays_with(world, world.cluster.session(), bad))
+
+
+def test_a_leader_whose_owner_node_was_spoiled_goes_on() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        broker = await world.broker(1)
+        partition = await broker.leads(topic)
+        await world.admin.set(paths.partition_owner(topic.id_text, 0), NO_JSON)
+        await asyncio.sleep(30)
+        assert broker.partitions.find(topic.name, 0) is partition
+        await done(partition.append(batch("a")))
+        await broker.stop()
+        assert await world.admin.exists(paths.partition_owner(topic.id_text, 0)) is None
+
+    in_world(scenario)
+
+
+def test_an_owner_node_that_no_session_holds_and_nobody_can_read_is_stale() -> None:
     async def scenario(world: World) -> None:
         topic = await world.topic()
         await world.admin.create(paths.partition_owner(topic.id_text, 0), b"?", make_parents=True)
         await (await world.broker(1)).leads(topic)
-        assert decode_owner(b"?") is None
-        assert decode_owner(b"{}") is None
 
     in_world(scenario)
 

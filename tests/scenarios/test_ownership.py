@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,11 @@ from broker.errors import (
 )
 from broker.leadership import ownership
 from broker.partition import opening
-from client.errors import LedgerFenced, NotEnoughBookies, RecoveryInconclusive
+from broker.partition.partition import Partition
+from client.errors import ConnectionLoss, LedgerFenced, RecoveryInconclusive
 from client.ids import BrokerId
 from client.metadata import paths
+from client.metadata.store import SessionState
 from client.node.grouped_requests import GroupedRequests
 from client.wire.bookkeeper.messages import AddRequest
 from tests.fakes.bookies import FakeBookie, Fate
@@ -61,6 +64,36 @@ def test_brokers_share_the_partitions_as_planned(backend: type) -> None:
             assert caught.value.leader == wanted
 
     in_world(scenario, backend)
+
+
+def test_a_session_that_ends_ends_every_leadership_though_some_have_a_bug(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.topic(partition_count=4)
+        broker = await world.broker(1)
+        await until(lambda: len(broker.partitions) == 4)
+        led = list(broker.partitions)
+        reports: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, report: reports.append(report))
+        still_led: list[Partition] = []
+
+        def look(state: SessionState) -> None:
+            if state is SessionState.EXPIRED:
+                still_led.extend(partition for partition in led if partition.is_open)
+
+        for partition in led[:2]:
+            monkeypatch.setattr(partition._runner, "_carry_out", fail)
+        broker.store.add_session_listener(look)  # called after the broker's own
+        world.cluster.expire(broker.store)
+        await until(lambda: len(reports) >= 2)
+        assert still_led == []
+        assert {type(report["exception"]) for report in reports} == {ZeroDivisionError}
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    in_world(scenario)
 
 
 def test_many_takeovers_go_on_at_once_but_few_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +386,7 @@ def test_lost_takeovers_are_tried_again_with_growing_pauses() -> None:
     async def scenario(world: World) -> None:
         topic = await world.topic()
         for _ in range(6):
-            world.backend.service.fail_next("create", NotEnoughBookies("not yet"))
+            world.backend.service.fail_next("create", ConnectionLoss("not yet"))
         broker = await world.broker(1)
         started = asyncio.get_running_loop().time()
         partition = await broker.leads(topic)

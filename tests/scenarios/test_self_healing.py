@@ -20,6 +20,7 @@ from client.ledger.write.writer import LedgerWriter
 from client.metadata import paths
 from client.metadata.memory import Fault, MemoryStore
 from client.wire.bookkeeper.messages import AddRequest, ListEntriesRequest, Request
+from tests.fakes.bad_nodes import HUGE, NEWER_FORMAT, NO_JSON
 from tests.fakes.bookies import Fate
 from tests.fakes.ledger_cluster import LedgerCluster
 from tests.fakes.scrape import parse
@@ -720,5 +721,59 @@ def test_what_was_repaired_is_counted() -> None:
         await hospital.close()
         await asyncio.sleep(1)
         assert parse(node.exposition().exposition())["quire_recovery_is_auditor"] == 0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("bad", [NO_JSON, NEWER_FORMAT, HUGE])
+def test_what_cannot_be_read_holds_up_the_repair_of_nothing_else(bad: bytes) -> None:
+    """A mark, the metadata of a ledger, the cluster's delay, registrations; all of it stays."""
+
+    async def scenario() -> None:
+        hospital = await Hospital.open(*NAMES, "b9:1")
+        ledgers = [(await hospital.ledger(5)).ledger_id for _ in range(6)]
+        lost = sorted(hospital.members(ledgers[3]))[0]
+        spoiled = {
+            paths.under_replicated_ledger(ledgers[0]): hospital.store.create,
+            paths.ledger(ledgers[1]): hospital.store.set,
+            paths.lost_bookie_delay(): hospital.store.create,
+        }
+        for path, write in spoiled.items():
+            if write == hospital.store.create:
+                await hospital.store.create(path, bad, make_parents=True)
+            else:
+                await hospital.store.set(path, bad)
+        unreadable = next(name for name in NAMES if name != lost)
+        await hospital.store.set(paths.available_bookie(BookieId(unreadable)), bad)
+        await hospital.lose(lost)
+        await hospital.admit()
+        await asyncio.sleep(120)
+        for ledger_id in ledgers[2:]:
+            assert lost not in hospital.members(ledger_id)
+        hospital.damage_nothing(ledgers[2:])
+        for path in spoiled:
+            assert (await hospital.store.get(path)).data == bad
+        named = hospital.nodes[0]._store.unreadable.all()
+        assert {*spoiled} <= named.keys()
+        await hospital.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("bad", [NO_JSON, NEWER_FORMAT, HUGE[:-1]])
+def test_ledgers_are_checked_though_nobody_can_read_when_they_were_last(bad: bytes) -> None:
+    """As often as is due, and the time stays as it is."""
+
+    async def scenario() -> None:
+        hospital = await Hospital.open()
+        path = paths.all_ledgers_checked()
+        await hospital.store.create(path, bad, make_parents=True)
+        node = await hospital.admit(ledger_check_interval_ms=3_600_000, start_grace_ms=0)
+        await asyncio.sleep(9000)
+        found = parse(node.exposition().exposition())
+        assert found["quire_recovery_checks_total"] == 3
+        assert (await hospital.store.get(path)).data == bad
+        assert node._store.unreadable.all().keys() == {path}
+        await hospital.close()
 
     run(scenario())

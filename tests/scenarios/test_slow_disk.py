@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from bookie.server.core.request_limiter import RequestLimits
-from bookie.server.server import BookieServer, ServerLimits
+from bookie.server.server import BookieServer, RequestLimits, ServerLimits
 from client.node.connection_limits import ConnectionLimits
 from client.wire.bookkeeper import v2, v3
 from client.wire.bookkeeper.messages import Request, Status

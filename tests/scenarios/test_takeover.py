@@ -14,7 +14,7 @@ import pytest
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import LeadershipLost, NotLeader, OffsetOutOfRange, OutOfOrderSequence
 from broker.partition.core.takeover import RECOVER_LEDGERS
-from client.errors import LogCorrupt, NotEnoughBookies, Outcome, RecoveryInconclusive
+from client.errors import ConnectionLoss, LogCorrupt, Outcome, RecoveryInconclusive
 from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
 from client.ledger.core import metadata_codec
 from client.ledger.core.ledger_metadata import LedgerMetadata, LedgerState
@@ -599,10 +599,12 @@ def test_an_unclear_recovery_is_tried_again_not_guessed() -> None:
     two_brokers(scenario)
 
 
-def test_no_ledger_no_leader() -> None:
+def test_a_ledger_that_cannot_be_planned_ends_the_attempt() -> None:
+    """Too few bookies do not: `test_read_only_partitions.py`."""
+
     async def scenario(world: World, first: Broker, second: Broker) -> None:
         topic = await world.topic()
-        world.backend.service.fail_next("create", NotEnoughBookies("none at all"))
+        world.backend.service.fail_next("create", ConnectionLoss("no id"))
         with pytest.raises(NotLeader):
             await first.open(topic)
         assert world.version(topic) == 0

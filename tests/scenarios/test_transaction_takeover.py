@@ -17,11 +17,10 @@ from broker.coordinator.core.routing import TRANSACTIONS_TOPIC, coordinator_part
 from broker.errors import BrokerError, PeerUnanswered
 from broker.transactions.config import TransactionSettings
 from broker.transactions.core.marker_queue import Marker, Outcome
-from broker.transactions.core.transaction_types import TransactionState
-from broker.transactions.marker_link import CoordinatorTerm, MarkerLink, MarkerSessions
+from broker.transactions.core.transaction import TransactionState
+from broker.transactions.marker_sender import CoordinatorTerm, MarkerLink, MarkerSessions
 from client.ids import BrokerId
-from client.wire.kafka.batches.record_builder import records
-from client.wire.kafka.batches.records import headers
+from client.wire.kafka.batches.records import headers, records
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.transactional_client import TransactionalClient
 

@@ -8,9 +8,10 @@
     python -m tests.simulation --world ledger --seeds 0..9999 --mutant NAME  a planted defect
 
 Worlds: `ledger` is bookies and ledger clients, `cluster` all of it up to Kafka clients,
-`compaction` a compacted partition, and `transactions` their coordinators and partitions, both over
-scripted ledgers. Each failing schedule is run twice; one that does not fail the same way again is
-reported as a defect of the simulator.
+`compaction` a compacted partition, `transactions` their coordinators and partitions, `groups`
+brokers and a group of the consumer protocol, and `shares` brokers and share groups, all four over
+scripted ledgers. Each failing schedule
+is run twice; one that does not fail the same way again is reported as a defect of the simulator.
 """
 
 from __future__ import annotations
@@ -30,7 +31,14 @@ from tests.simulation.result import Result, add_counts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_CHUNKS = {"ledger": 25, "cluster": 5, "compaction": 20, "transactions": 20}
+_CHUNKS = {
+    "ledger": 25,
+    "cluster": 5,
+    "compaction": 20,
+    "transactions": 20,
+    "groups": 20,
+    "shares": 20,
+}
 """Seeds of one job, by world: about as much work in each."""
 _TASKS_PER_CHILD = 4
 

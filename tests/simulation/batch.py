@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.clusters import world as cluster_world
 from tests.simulation.compaction import world as compaction_world
+from tests.simulation.groups import world as group_world
 from tests.simulation.ledgers import world as ledger_world
 from tests.simulation.mutants import table as mutants
+from tests.simulation.shares import world as share_world
 from tests.simulation.transactions import world as transaction_world
 
 if TYPE_CHECKING:
@@ -30,8 +32,11 @@ if TYPE_CHECKING:
 WORLDS: dict[str, Callable[..., Result]] = {
     "ledger": ledger_world.run_schedule,
     "cluster": cluster_world.run_schedule,
+    "offload": cluster_world.run_offloaded,
     "compaction": compaction_world.run_schedule,
     "transactions": transaction_world.run_schedule,
+    "groups": group_world.run_schedule,
+    "shares": share_world.run_schedule,
 }
 _COLLECT_EVERY = 20
 
@@ -75,6 +80,8 @@ def run(job: Job) -> list[Result]:
     sys.unraisablehook = lambda _: None
     logging.disable(logging.NOTSET if job.log else logging.CRITICAL)
     gc.disable()
+    if job.collect:
+        gc.collect()  # what destructors of the last job left would be frozen, and so stay for ever
     gc.freeze()
     try:
         with warnings.catch_warnings(), mutants.planted(job.mutant):

@@ -1,11 +1,15 @@
-"""How many calls a produced batch costs brokers and bookies: counted, so the same on every machine.
+"""How many calls a produced batch costs, and which files it passes: counted, so the same on every
+machine.
 
 In a quiet cluster a producer writes a number of batches, and then three times as many in another
 one just like it; what the second costs more is what batches cost. Counted are calls of functions of
 ours, and those of C functions that they make, by room; they are nearly all that a broker's
-instructions go into. `COST.md` has them commit by commit, and a test holds the newest row.
+instructions go into. `COST.md` has them commit by commit, and a test holds the newest row. A file
+that makes a call for each batch is on a batch's way, from the producer's socket
+to three disks and back; the second budget of the house is their number.
 
-    python -m tests.simulation.call_cost      the rows for a commit that changes them
+    python -m tests.simulation.call_cost          the rows for a commit that changes them
+    python -m tests.simulation.call_cost --files  the files, in the order of their calls
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from tests.simulation.clusters.world import ClusterWorld
 from tests.simulation.machine.net import NetOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import FrameType
 
     from tests.simulation.clusters.swarm import ClusterSwarm
@@ -31,6 +36,9 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = Path(__file__).with_name("COST.md")
 ROOMS: Final = ("broker", "client", "bookie")
+FILES: Final = "files"
+_PASSED: Final = 0.9
+"""Calls per batch from which on a file is on its way; what runs by the clock makes fewer."""
 _BATCHES: Final = 40
 _BYTES: Final = 100
 
@@ -47,11 +55,27 @@ SHAPES: Final = {"one at a time": Shape(1, 1), "five under way": Shape(5, 1)}
 
 def measure(shape: Shape) -> dict[str, float]:
     """Return the calls that a batch costs in `broker`, `client` and `bookie`, three bookies and
-    both ends of the client's connection included."""
+    both ends of the client's connection included, and the number of `files` that it passes."""
+    calls = by_file(shape)
+    found = {
+        room: sum(count for file, count in calls.items() if file.startswith(f"{room}/"))
+        for room in ROOMS
+    }
+    return {**found, FILES: len(passed(calls))}
+
+
+def passed(calls: Mapping[str, float]) -> list[str]:
+    """Return the product's files on a batch's way, those with the most calls first."""
+    ours = [file for file, count in calls.items() if count >= _PASSED and file.startswith(ROOMS)]
+    return sorted(ours, key=lambda file: (-calls[file], file))
+
+
+def by_file(shape: Shape) -> dict[str, float]:
+    """Return the calls that a batch costs more in each file of ours, named from the root."""
     _run(shape, 1)  # what is made once per process is made
     fewer, base = _run(shape, _BATCHES)
     more, calls = _run(shape, 3 * _BATCHES)
-    return {room: (calls[room] - base[room]) / (more - fewer) for room in ROOMS}
+    return {file: (calls[file] - base[file]) / (more - fewer) for file in sorted(calls)}
 
 
 def recorded() -> dict[str, dict[str, float]]:
@@ -59,25 +83,25 @@ def recorded() -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for line in PAGE.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) > len(ROOMS) and cells[1] in SHAPES:
-            found[cells[1]] = dict(zip(ROOMS, map(float, cells[2:]), strict=True))
+        if len(cells) > len(ROOMS) + 1 and cells[1] in SHAPES and cells[-1]:
+            found[cells[1]] = dict(zip((*ROOMS, FILES), map(float, cells[2:]), strict=True))
     return found
 
 
 def _run(shape: Shape, batches: int) -> tuple[int, Counter[str]]:
-    """Run a cluster; return the batches acknowledged, and the calls by room."""
+    """Run a cluster; return the batches acknowledged, and the calls by file."""
     plan = _plan(shape, batches)
     world = ClusterWorld(plan, log=False)
     calls: Counter[str] = Counter()
-    rooms: dict[str, str] = {}
+    names: dict[str, str] = {}
 
     def count(frame: FrameType, event: str, _arg: object) -> None:
         if event in ("call", "c_call"):
             file = frame.f_code.co_filename
-            room = rooms.get(file)
-            if room is None:
-                room = rooms[file] = _room(file)
-            calls[room] += 1
+            name = names.get(file)
+            if name is None:
+                name = names[file] = _name(file)
+            calls[name] += 1
 
     gc.collect()  # what others have left would be counted when it is collected
     collects = gc.isenabled()
@@ -94,9 +118,9 @@ def _run(shape: Shape, batches: int) -> tuple[int, Counter[str]]:
     return result.counts["batches acknowledged"], calls
 
 
-def _room(file: str) -> str:
+def _name(file: str) -> str:
     path = Path(file)
-    return path.relative_to(ROOT).parts[0] if path.is_relative_to(ROOT) else "other"
+    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else "other"
 
 
 def _plan(shape: Shape, batches: int) -> ClusterSwarm:
@@ -131,15 +155,21 @@ def _plan(shape: Shape, batches: int) -> ClusterSwarm:
         auto_recovery=False,
         tail_cache_bytes=1 << 20,
         sweep_every_s=0.0,
+        compression="producer",
         room_bytes=0,
     )
 
 
 def main() -> None:
-    """Print the rows of the present tree."""
+    """Print the rows of the present tree, or the files on a batch's way."""
+    if "--files" in sys.argv[1:]:
+        calls = by_file(SHAPES["one at a time"])
+        for file in passed(calls):
+            print(f"{calls[file]:6.1f}  {file}")
+        return
     for name, shape in SHAPES.items():
         found = measure(shape)
-        print(f"| | {name} |", " | ".join(f"{found[room]:.0f}" for room in ROOMS), "|")
+        print(f"| | {name} |", " | ".join(f"{found[what]:.0f}" for what in (*ROOMS, FILES)), "|")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 from tests.simulation.bookies import swarm
 from tests.simulation.clusters import load as cluster_load
 from tests.simulation.clusters import swarm as cluster_swarm
+from tests.simulation.clusters.faults import DISTURBED
 from tests.simulation.compaction import world as compaction_world
+from tests.simulation.groups import world as group_world
+from tests.simulation.shares import world as share_world
 from tests.simulation.transactions import world as transaction_world
 
 if TYPE_CHECKING:
@@ -25,9 +28,11 @@ SCHEDULES_MIN = 1000
 
 _FAULTS = {
     "ledger": (*swarm.FAULTS, *swarm.LEAVING_FAULTS),
-    "cluster": (*cluster_swarm.FAULTS, *cluster_load.FAULTS),
+    "cluster": (*cluster_swarm.FAULTS, *cluster_load.FAULTS, DISTURBED),
     "compaction": compaction_world.FAULTS,
     "transactions": transaction_world.FAULTS,
+    "groups": group_world.FAULTS,
+    "shares": share_world.FAULTS,
 }
 TRANSACTION_EVENTS: dict[str, float] = {
     "Empty to Ongoing": 2.0,
@@ -62,6 +67,38 @@ TRANSACTION_EVENTS: dict[str, float] = {
     "aborts": 3.0,
 }
 """Every transition of a transactional id, and what else its rules are about."""
+GROUP_EVENTS: dict[str, float] = {
+    "joins": 5.0,
+    "members left": 2.0,
+    "members fenced": 0.5,
+    "answers lost": 3.0,
+    "commits": 150.0,
+    "partitions taken over": 25.0,
+    "partitions taken from the silent": 2.0,
+    "late commits refused": 0.8,
+    "late commits stored": 0.5,
+    "logs compared": 6.0,
+}
+"""What rules of consumer groups are about."""
+SHARE_EVENTS: dict[str, float] = {
+    "deliveries": 50.0,
+    "records settled": 60.0,
+    "records released": 6.0,
+    "renewals": 5.0,
+    "acknowledgements refused": 7.0,
+    "acknowledgements without an outcome": 1.0,
+    "requests for too much refused": 4.0,
+    "sessions lost": 2.0,
+    "sessions closed": 0.7,
+    "members left": 0.7,
+    "orders obeyed": 0.2,
+    "starts looked at": 30.0,
+    "windows looked at": 30.0,
+    "transactions aborted": 1.5,
+    "trims": 0.2,
+    "partitions judged": 0.8,
+}
+"""What rules of share groups are about."""
 _EVENTS_PER_SCHEDULE: dict[str, dict[str, float]] = {
     "ledger": {
         "adds": 2.5,
@@ -69,6 +106,9 @@ _EVENTS_PER_SCHEDULE: dict[str, dict[str, float]] = {
         "recoveries": 1.5,
         "disks filled at recovery adds": 0.03,
         "trace events": 25.0,
+        "reads of the past": 0.06,
+        "late writes": 0.12,
+        "sessions that came back to an older server": 0.12,
     },
     "cluster": {
         "batches acknowledged": 6.0,
@@ -77,6 +117,9 @@ _EVENTS_PER_SCHEDULE: dict[str, dict[str, float]] = {
         "rolls": 0.2,
         "trims": 0.1,
         "appends timed out": 0.03,
+        "reads of the past": 0.1,
+        "late writes": 0.4,
+        "sessions that came back to an older server": 0.4,
         "batches without room": 0.003,
         "clients that stalled": 0.1,
         "clients that sent halves": 0.1,
@@ -100,9 +143,24 @@ _EVENTS_PER_SCHEDULE: dict[str, dict[str, float]] = {
         "strangers sent away": 0.05,
         "swaps": 0.7,
         "records missed by readers": 3.0,
+        "topics made anew": 0.1,
+        "topics deleted": 0.05,
+        "admin: configure": 0.05,
+        "admin: grow": 0.01,
+        "admin: revoke": 0.1,
+        "admin: outcome unknown": 0.07,
+        "admin: records acknowledged": 0.07,
+        "admin: offsets committed": 0.07,
+        "facts of a newer release": 0.02,
+        "shares: deliveries": 0.3,
+        "shares: records settled": 0.3,
+        "shares: windows looked at": 0.3,
+        "shares: partitions judged": 0.03,
     },
     "compaction": {"readers": 80.0, "swaps": 15.0, "trims": 1.0, "compaction rounds": 4.0},
     "transactions": TRANSACTION_EVENTS,
+    "groups": GROUP_EVENTS,
+    "shares": SHARE_EVENTS,
 }
 """About half of what is usual."""
 

@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.simulation import batch, results_page
 from tests.simulation.bookies import swarm
 from tests.simulation.clusters import swarm as cluster_swarm
-from tests.simulation.mutants import follower, secured
+from tests.simulation.groups import plan as group_plan
+from tests.simulation.mutants import follower, read_only, secured
 from tests.simulation.mutants.table import PLANTS, planted
+from tests.simulation.shares import plan as share_plan
 from tests.simulation.transactions import plan as transaction_plan
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ _KIND_OF = {
     "ledger": swarm.kind_of,
     "cluster": cluster_swarm.kind_of,
     "transactions": transaction_plan.kind_of,
+    "groups": group_plan.kind_of,
+    "shares": share_plan.kind_of,
 }
 
 
@@ -74,6 +78,8 @@ def hunt(task: Task) -> Finding:
     seeds: Iterator[int] = itertools.count(task.first_seed)
     if mutant.kind == secured.KIND:
         seeds = filter(cluster_swarm.is_secured, seeds)
+    elif mutant.kind == read_only.KIND:
+        seeds = filter(cluster_swarm.has_full_bookies, seeds)
     elif mutant.kind == NEARBY:
         seeds = filter(cluster_swarm.has_nearby, seeds)
     elif mutant.kind == NEARBY_TRANSACTIONS:

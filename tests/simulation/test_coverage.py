@@ -15,6 +15,9 @@ PLENTY = {
     "recoveries": 10_000,
     "disks filled at recovery adds": 10_000,
     "trace events": 100_000,
+    "reads of the past": 10_000,
+    "late writes": 10_000,
+    "sessions that came back to an older server": 10_000,
 }
 
 

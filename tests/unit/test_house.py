@@ -1,7 +1,8 @@
 """The house rules that a linter does not know: sizes, banned calls, docstrings, names.
 
-A budget may be raised here, in a commit that says why. The import directions are contracts in
-`pyproject.toml`.
+One concept is one file, so a file may be long; a function may not. The other budget is the number
+of files that a produced batch passes (`tests/simulation/COST.md`). The import directions are
+contracts in `pyproject.toml`.
 """
 
 import ast
@@ -18,8 +19,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("broker", "bookie", "client", "ops")
-FILE_LINES_MAX = 500
-TEST_FILE_LINES_MAX = 725
+FILE_LINES_MAX = 900
+FILE_LINES_P90_MAX = 500
 FUNCTION_LINES_MAX = 60
 
 PRODUCTION = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
@@ -31,7 +32,6 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 SHELLS_ON_REAL_THINGS = {
     "bookie/__main__.py",
     "bookie/storage/disk.py",
-    "bookie/storage/worker_thread.py",
     "bookie/storage/index/level_db.py",
     "broker/__main__.py",
     "broker/compaction/child.py",
@@ -40,10 +40,11 @@ SHELLS_ON_REAL_THINGS = {
     "client/config_kinds.py",
     "client/ledger/standalone.py",
     "client/metadata/zookeeper.py",
+    "client/objects/obstore_store.py",
     "client/metadata/zookeeper_io.py",
     "client/metadata/zookeeper_login.py",
     "client/node/tls/read_mark.py",
-    "client/node/stop_signal.py",
+    "client/node/process.py",
 }
 OUTSIDE_THE_SIMULATOR = ("ops/", "client/pubsub/", "client/spark/")
 
@@ -115,9 +116,8 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def long_file(path: Path) -> Iterator[str]:
     count = len(read(path).splitlines())
-    budget = TEST_FILE_LINES_MAX if path in TESTS else FILE_LINES_MAX
-    if count > budget:
-        yield f"{count} lines, at most {budget}: which two ideas does this file hold?"
+    if count > FILE_LINES_MAX:
+        yield f"{count} lines, at most {FILE_LINES_MAX}: which two concepts does this file hold?"
 
 
 def long_functions(path: Path) -> Iterator[str]:
@@ -214,6 +214,11 @@ RULES: dict[Callable[[Path], Iterator[str]], list[Path]] = {
 def test_every_file_keeps(rule: Callable[[Path], Iterator[str]]) -> None:
     found = [f"{relative(path)}: {what}" for path in RULES[rule] for what in rule(path)]
     assert not found, "\n".join(["", *found])
+
+
+def test_few_files_are_long() -> None:
+    counts = sorted(len(read(path).splitlines()) for path in PRODUCTION)
+    assert counts[len(counts) * 9 // 10] < FILE_LINES_P90_MAX
 
 
 def test_folder_names_say_something() -> None:
@@ -322,30 +327,17 @@ def test_the_table_of_known_failures_names_tests_that_exist() -> None:
 
 TESTED_TOGETHER = {
     "apis": "test_codec",
+    "coordinator_types": "test_shard",
     "decoder": "test_codec",
     "encoder": "test_codec",
-    "group_members": "test_group_machine",
-    "group_stores": "test_group_machine",
+    "group_members": "test_group_states",
     "group_table": "test_group_shard",
     "group_types": "test_group",
-    "group_view": "test_group_shard",
     "offset_requests": "test_group_shard",
-    "offset_changes": "test_group_shard",
-    "offset_fold": "test_pending_offsets",
-    "pending_add": "test_adds",
-    "paging": "test_segment_pages",
     "requests": "test_fetch_client",
     "segment": "test_segments",
     "shapes": "test_codec",
-    "transaction_changes": "test_transaction_shard",
-    "transaction_entry": "test_transaction_shard",
-    "transaction_requests": "test_transaction_shard",
     "transaction_table": "test_transaction_shard",
-    "transaction_types": "test_transaction_records",
-    "transaction_view": "test_transaction_shard",
-    "v3_envelope": "test_v3",
-    "v3_requests": "test_v3",
-    "v3_responses": "test_v3",
 }
 """Modules that are halves of something, and the test file of the whole."""
 
@@ -357,7 +349,7 @@ def test_every_core_wire_and_log_module_has_a_test_file() -> None:
         for path in PRODUCTION
         if {"core", "wire", "log"} & {*path.relative_to(ROOT).parts} and any(functions(parse(path)))
     }
-    assert len(rules) > 170
+    assert len(rules) > 100, "the rule finds no modules"
     missing = [
         relative(path)
         for path, own in rules.items()

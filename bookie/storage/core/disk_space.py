@@ -7,13 +7,29 @@
 A full directory has room again only below a lower mark, so that it does not come and go with every
 file that is given back.
 
-Source: Apache BookKeeper `LedgerDirsMonitor`, `DiskChecker`.
+Which adds a storage then takes is `AcceptedAdds`, set in `read_only_state.py`.
+
+Sources: Apache BookKeeper `LedgerDirsMonitor`, `DiskChecker`, `minUsableSizeForHighPriorityWrites`.
+
 """
 
 from __future__ import annotations
 
 import enum
 from typing import NamedTuple
+
+
+class AcceptedAdds(enum.Enum):
+    """Which adds are taken; reads and fences always are."""
+
+    ALL = "all"
+    PRIORITY = "priority"
+    """Those of recovery, and those marked as urgent."""
+    NONE = "none"
+
+    def takes(self, *, is_urgent: bool) -> bool:
+        """Whether an add, urgent or not, is taken."""
+        return self is AcceptedAdds.ALL or (is_urgent and self is AcceptedAdds.PRIORITY)
 
 
 class Space(enum.Enum):

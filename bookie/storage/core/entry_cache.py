@@ -6,7 +6,10 @@ is bounded by `bytes_max` plus what is not indexed yet, which the storage bounds
 
 Small entries are copied, and what is kept beside them is plain tuples of numbers: then there is
 nothing here that the collector of reference cycles has to look at, of perhaps hundreds of thousands
-(`client/node/collector.py`), and no entry keeps the whole of what was received with it.
+(`client/node/process.py`), and no entry keeps the whole of what was received with it.
+
+Who looks for an entry elsewhere says so (`look_for`), and hears in the end whether it has been here
+and left since (`stop_looking`): then it is where he looked, and may have come there after that.
 
 An entry may be written again while its first copy is durable but not indexed yet: a recovery does
 that. The first copy is kept below the second one until the index knows it, for the second may be
@@ -19,14 +22,12 @@ from collections import OrderedDict
 from collections.abc import Container, Sequence
 from typing import Final
 
-from bookie.storage.core.append_log import LogPosition
-from bookie.storage.core.log_format import Location
+from bookie.storage.core.append_log import Location, LogPosition
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.messages import Buffer
 
 ENTRY_OVERHEAD_BYTES: Final = 500
 """About what Python needs to hold one entry, beside its own bytes."""
-
 
 _COPIED_BYTES_MAX: Final = 4096
 """Larger entries stay where they were received: there are few of them in the same room."""
@@ -58,6 +59,8 @@ class EntryCache:
         # Not a dict: finding the oldest key of one means stepping over all that were removed.
         self._entries: OrderedDict[tuple[LedgerId, EntryId], _Copy] = OrderedDict()
         self._indexed_to = indexed_to
+        self._looked_for: dict[tuple[LedgerId, EntryId], tuple[int, int]] = {}
+        """What is looked for elsewhere: how many look for it, and how often it has left since."""
         self.entry_bytes = 0
 
     def __len__(self) -> int:
@@ -83,6 +86,23 @@ class EntryCache:
         """Return the entry if it is here."""
         found = self._entries.get((ledger_id, entry_id))
         return None if found is None else found[2]
+
+    def look_for(self, ledger_id: LedgerId, entry_id: EntryId) -> int:
+        """Somebody looks for an entry that is not here; return what to give to `stop_looking`."""
+        key = (ledger_id, entry_id)
+        lookers, departures = self._looked_for.get(key, (0, 0))
+        self._looked_for[key] = lookers + 1, departures
+        return departures
+
+    def stop_looking(self, ledger_id: LedgerId, entry_id: EntryId, since: int) -> bool:
+        """Somebody has looked. Return whether the entry has left since he began."""
+        key = (ledger_id, entry_id)
+        lookers, departures = self._looked_for[key]
+        if lookers == 1:
+            del self._looked_for[key]
+        else:
+            self._looked_for[key] = lookers - 1, departures
+        return departures != since
 
     def all_keys(self) -> list[tuple[LedgerId, EntryId]]:
         """Return what is here: ten milliseconds for a million."""
@@ -129,3 +149,6 @@ class EntryCache:
                 return
             del entries[key]
             self.entry_bytes -= _entry_bytes(copy)
+            if key in self._looked_for:
+                lookers, departures = self._looked_for[key]
+                self._looked_for[key] = lookers, departures + 1

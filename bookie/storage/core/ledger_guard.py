@@ -27,7 +27,7 @@ from collections.abc import Callable
 from hmac import compare_digest
 from typing import Final
 
-from bookie.storage.core.log_format import Deletion
+from bookie.storage.core.append_log import Deletion
 from client.ids import NO_ENTRY, EntryId, LedgerId
 from client.wire.bookkeeper.messages import Status
 
@@ -53,6 +53,7 @@ class Ledger:
         "lac_waiters",
         "last_entry",
         "ledger_id",
+        "losses",
         "lost_deferred",
         "master_key",
         "newest_group",
@@ -73,6 +74,9 @@ class Ledger:
         """Highest last add confirmed seen since start; known LAC once `is_loaded`."""
         self.is_loaded = True
         """False while entries from before the start have not been looked at."""
+        self.losses = 0
+        """How many groups with entries of it were lost: a look for its end that began before one
+        may lack entries that are in the index by now."""
         self.lac_waiters: dict[Callable[[], None], None] | None = None
         """Long polls, called on every new last add confirmed and on a fence."""
         self.lost_deferred = False

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from bookie.storage.core.log_format import (
+from bookie.storage.core.append_log import (
     FILE_HEADER_BYTES,
     RECORD_HEADER_BYTES,
     RECORD_MAGIC,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from bookie.storage.core.log_format import FILE_HEADER_BYTES
+from bookie.storage.core.append_log import FILE_HEADER_BYTES
 
 _TINY_PART: Final = 16
 """A file is very small if that many of it make a full one."""

@@ -44,6 +44,15 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
                 "All bookies that ever registered, by state.",
                 {name: whole("How many.") for name in bookies.STATES},
             ),
+            "unreadable": map_of(
+                text("Why."),
+                "Nodes in ZooKeeper that the answering broker cannot decode, by path. Nothing that"
+                " belongs to them is deleted; `quire doctor` says what to do.",
+            ),
+            "carried": map_of(
+                list_of(text("A setting."), "By name."),
+                "Topics with stored settings that it does not understand and carries along.",
+            ),
             "groups": whole("Consumer groups."),
             "connections": whole("Open client connections."),
         },
@@ -75,6 +84,12 @@ async def describe_cluster(context: AdminContext, request: AdminRequest) -> Answ
                 "led": sum(row["partitions_led"] for row in live),
             },
             "bookies": {name: list(states.values()).count(name) for name in bookies.STATES},
+            "unreadable": context.broker.store.unreadable.all(),
+            "carried": {
+                name: list(topic.config.carried)
+                for name, topic in cluster.topics.items()
+                if topic.config.carried
+            },
             "groups": sum(row["groups"] for row in live),
             "connections": sum(row["connections"] for row in live),
         }

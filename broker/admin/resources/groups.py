@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from broker.admin.context import AdminContext, at_broker, at_coordinator, at_new_coordinator
 from broker.admin.lags import PLACES_MAX, Lag, Place, totals
-from broker.admin.merged_pages import SILENT, merged_page
 from broker.admin.operation import Operation, Role
-from broker.admin.pages import QUERY, page
+from broker.admin.pages import QUERY, SILENT, merged_page, page
 from broker.admin.problems import wrong_field
 from broker.admin.request import JSON, AdminRequest, Answer
+from broker.admin.resources.group_settings import settings_of
 from broker.admin.resources.partitions import EARLIEST, LATEST, TIMESTAMP, place_of
 from broker.admin.schema import (
     INT_MAX,
+    LONG_MIN,
     Schema,
     list_of,
     nullable,
@@ -29,17 +31,23 @@ from broker.admin.schema import (
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import GroupIdNotFound, NonEmptyGroup, NotCoordinator
 from broker.groups.coordinator import Coordinator
+from broker.groups.core.consumer_group_description import (
+    ConsumerGroupDescription,
+    what_it_waits_for,
+)
 from broker.groups.core.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
+from broker.groups.core.group_table import GroupView
 from broker.groups.core.group_types import (
     NO_GENERATION,
     NO_MEMBER,
     Commit,
     GroupDescription,
     GroupHeadline,
+    GroupType,
     MemberDescription,
     OffsetToCommit,
 )
-from broker.groups.core.group_view import GroupView
+from broker.groups.core.share_offset_messages import OffsetsQuestion, What
 from client.ids import Offset
 
 OFFSET: Final = "offset"
@@ -50,7 +58,11 @@ _LAGS: Final = {
 _ROW: Final = {
     "group": text("Its name."),
     "state": text("Kafka's name of its state: Empty, Stable, ..."),
-    "protocol_type": text("consumer for consumers; empty: it never had members."),
+    "protocol_type": text("consumer or share, for consumers; empty: it never had members."),
+    "type": text(
+        "Who divides the partitions: a member (classic), the broker (consumer), nobody (share).",
+        enum=[one.value for one in GroupType],
+    ),
     "coordinator": whole("The broker that coordinates it."),
 }
 _PARTITION: Final = {
@@ -77,6 +89,10 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "instance_id": nullable(text("Its group instance id, if it is a static member.")),
             "client_id": text("What the client calls itself."),
             "client_host": text("The address it connects from."),
+            "epoch": nullable(
+                whole("Of a member of type consumer: the epoch of its assignment.", -2)
+            ),
+            "waits_for": nullable(text("What keeps such a member from its target; null: nothing.")),
             "assignment": list_of(
                 record(
                     "Partitions of a topic.",
@@ -94,7 +110,11 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         {
             "topic": text("The topic."),
             "partition": whole("The partition."),
-            "committed_offset": whole("The next offset to read."),
+            "committed_offset": whole(
+                "The next offset to read, as it was committed; of a share group the first that is"
+                " not settled.",
+                LONG_MIN,
+            ),
             "committed_ms": whole("When it was committed.", -1),
             "metadata": text("What the client stored with it."),
             "high_watermark": nullable(whole("Offset after the last confirmed record.")),
@@ -107,7 +127,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         {
             "topic": text("The topic."),
             "partition": whole("The partition."),
-            "offset": whole("The next offset to read, if the transaction commits."),
+            "offset": whole("The next offset to read, if the transaction commits.", LONG_MIN),
             "committed_ms": whole("When it was committed.", -1),
             "producer_id": whole("Whose transaction it is."),
             "producer_epoch": whole("The producer's epoch."),
@@ -125,6 +145,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
                 "Offsets of transactions that have not ended: consumers of committed data wait for"
                 " their ends before they begin to read.",
             ),
+            "settings": list_of(ref("GroupSetting"), "What was set for it."),
             **_LAGS,
         },
     ),
@@ -149,7 +170,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
                     "One partition.",
                     {
                         **_PARTITION,
-                        "before": nullable(whole("What was committed; null: nothing.")),
+                        "before": nullable(whole("What was committed; null: nothing.", LONG_MIN)),
                         "after": whole("What is committed now, or would be."),
                     },
                 ),
@@ -161,7 +182,11 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         "Places to look at.",
         {
             "places": list_of(
-                record("A place.", {**_PARTITION, "offset": whole("The next offset to read.")}),
+                record(
+                    "A place.",
+                    # Kafka takes a commit below 0, and so do we: it counts from the log start.
+                    {**_PARTITION, "offset": whole("The next offset to read.", LONG_MIN)},
+                ),
                 "Which.", 0, PLACES_MAX,
             )
         },
@@ -174,7 +199,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
                     "A place.",
                     {
                         **_PARTITION,
-                        "offset": whole("As asked for."),
+                        "offset": whole("As asked for.", LONG_MIN),
                         "high_watermark": whole("Offset after the last confirmed record."),
                         "records": whole("Records between the two."),
                         "oldest_ms": nullable(whole("Timestamp of the first of them.")),
@@ -256,6 +281,7 @@ def _row(context: AdminContext, group: GroupHeadline | GroupDescription) -> dict
         "group": group.group_id,
         "state": group.state.value,
         "protocol_type": group.protocol_type,
+        "type": group.group_type.value,
         "coordinator": context.me,
     }
 
@@ -305,9 +331,15 @@ async def describe_group(context: AdminContext, request: AdminRequest) -> Answer
                 **totals([lag] if lag else [], now_ms),
             }
         )
+    if group.group_type is GroupType.SHARE:
+        offsets = await _shared(context, coordinator.last_view, name)
+    view = coordinator.last_view
+    progress = _progress(context, view.describe_consumer(name) or view.describe_share(name))
     for member in group.members:
         await pace.item()
-        members.append(_member(group, member))
+        epoch, waits_for = progress.get(member.member_id, (None, None))
+        row = {**_member(group, member), "epoch": epoch, "waits_for": waits_for}
+        members.append(row)
     return Answer(
         {
             **_row(context, group),
@@ -315,9 +347,37 @@ async def describe_group(context: AdminContext, request: AdminRequest) -> Answer
             "members": members,
             "offsets": offsets,
             "pending": _pending(coordinator.last_view, name),
+            "settings": [row for row in settings_of(context, name) if row["source"] == "group"],
             **totals(lags.values(), now_ms),
         }
     )
+
+
+async def _shared(context: AdminContext, view: GroupView, name: str) -> list[dict[str, Any]]:
+    """Return where a share group is in each partition, as their leaders say."""
+    incarnation = view.incarnation(name)
+    if incarnation is None:
+        return []
+    services = context.broker.services
+    question = OffsetsQuestion(name, incarnation, What.DESCRIBE, ())
+    found = []
+    for row in await services.shares.offsets.all_of(question):
+        topic = services.cluster.topic_by_id.get(row.topic_id)
+        if topic is not None:
+            found.append(
+                {
+                    "topic": topic.name,
+                    "partition": row.partition,
+                    "committed_offset": row.start,
+                    "committed_ms": -1,
+                    "metadata": "",
+                    "high_watermark": None,
+                    "member_id": None,
+                    "lag_records": row.lag,
+                    "lag_seconds": None,
+                }
+            )
+    return sorted(found, key=itemgetter("topic", "partition"))
 
 
 def _pending(view: GroupView, name: str) -> list[dict[str, Any]]:
@@ -335,7 +395,7 @@ def _pending(view: GroupView, name: str) -> list[dict[str, Any]]:
 
 
 def _assigned(group: GroupDescription, member: MemberDescription) -> Mapping[str, Sequence[int]]:
-    if group.protocol_type != PROTOCOL_TYPE:
+    if group.protocol_type != PROTOCOL_TYPE and group.group_type is not GroupType.SHARE:
         return {}
     return assigned_partitions(member.assignment) or {}
 
@@ -350,6 +410,19 @@ def _member(group: GroupDescription, member: MemberDescription) -> dict[str, Any
             {"topic": topic, "partitions": list(partitions)}
             for topic, partitions in sorted(_assigned(group, member).items())
         ],
+    }
+
+
+def _progress(
+    context: AdminContext, group: ConsumerGroupDescription | None
+) -> dict[str, tuple[int, str | None]]:
+    """Return the epoch of each member, and what keeps it from its target, by member id."""
+    if group is None:
+        return {}
+    names = {topic_id: one.name for topic_id, one in context.broker.cluster.topic_by_id.items()}
+    return {
+        one.member_id: (one.current.epoch, what_it_waits_for(group, one, names))
+        for one in group.members
     }
 
 
@@ -400,7 +473,10 @@ async def reset_offsets(context: AdminContext, request: AdminRequest) -> Answer:
     if not body["dry_run"]:
         outcomes = await coordinator.commit(
             Commit(name, NO_MEMBER, None, NO_GENERATION),
-            [OffsetToCommit(topic.name, row["partition"], row["after"], -1, "") for row in rows],
+            [
+                OffsetToCommit(topic.name, row["partition"], row["after"], -1, "", topic.topic_id)
+                for row in rows
+            ],
         )
         for error in filter(None, outcomes):
             raise error

@@ -11,7 +11,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker.admin import problems
 from broker.admin.context import AdminContext, at_leader
@@ -21,6 +21,7 @@ from broker.admin.request import BYTES, JSON, AdminRequest, Answer
 from broker.admin.resources.partitions import led_here
 from broker.admin.schema import (
     INT_MAX,
+    LONG_MIN,
     NAME_CHARS_MAX,
     Fault,
     Schema,
@@ -37,9 +38,8 @@ from broker.errors import OffsetOutOfRange, PolicyViolation, RequestTimedOut
 from broker.partition.partition import Partition
 from client.errors import LogCorrupt, QuireError, RemoteProtocolError
 from client.ids import Offset
-from client.wire.kafka.batches.record_builder import Record, build_batch
 from client.wire.kafka.batches.record_scan import records_from
-from client.wire.kafka.batches.records import headers
+from client.wire.kafka.batches.records import Record, build_batch, headers
 from client.wire.kafka.partitioner import partition_of
 
 _TEXT: Final = "text"
@@ -97,7 +97,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         {
             "partition": whole("Its partition."),
             "offset": whole("Its offset."),
-            "timestamp_ms": whole("Its timestamp; -1: it has none.", -1),
+            "timestamp_ms": whole("Its timestamp; -1: it has none.", LONG_MIN),
             **_KEY_VALUE,
             "value_size": whole("Bytes of the whole value."),
             "is_truncated": truth("Whether `value` is only the beginning."),
@@ -108,6 +108,17 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         "Records from an offset on.",
         {
             "records": list_of(ref("Record"), "In order."),
+            "unreadable": list_of(
+                record(
+                    "A batch that cannot be read, or is too large to be shown.",
+                    {
+                        "offset": whole("Its first offset."),
+                        "next_offset": whole("The offset after it, to skip to."),
+                        "reason": text("What is wrong with it."),
+                    },
+                ),
+                "Batches among them, in order.",
+            ),
             "next_offset": whole("Where to continue."),
             "log_start_offset": whole("First offset that can be read."),
             "high_watermark": whole("Offset after the last confirmed record."),
@@ -123,17 +134,17 @@ async def publish_to_topic(context: AdminContext, request: AdminRequest) -> Answ
     """Publish records, each to the partition of its key; those without one stay together."""
     topic = await context.topic(request.path["topic"])
     rows = _new_rows(request)
-    decoded = _decoded(rows, context.broker.services.clock.now_ms())
+    found = decoded(rows, context.broker.services.clock.now_ms())
     anywhere = context.broker.services.rng.randrange(topic.partition_count)
     parts: dict[int, list[int]] = {}
-    for at, one in enumerate(decoded):
+    for at, one in enumerate(found):
         index = anywhere if one.key is None else partition_of(one.key, topic.partition_count)
         parts.setdefault(index, []).append(at)
     offsets: dict[int, Mapping[str, int]] = {}
     for index, members in parts.items():
         try:
-            stored = await _publish_anywhere(
-                context, topic, index, [rows[at] for at in members], [decoded[at] for at in members]
+            stored = await publish_anywhere(
+                context, topic, index, [rows[at] for at in members], [found[at] for at in members]
             )
         except QuireError as error:
             if not offsets:
@@ -154,12 +165,12 @@ def _in_part(error: QuireError, index: int, done: int, count: int) -> Problem:
     return problem
 
 
-async def _publish_anywhere(
+async def publish_anywhere(
     context: AdminContext,
     topic: TopicInfo,
     index: int,
     rows: Sequence[Any],
-    decoded: Sequence[Record],
+    found: Sequence[Record],
 ) -> list[Mapping[str, int]]:
     """Publish to one partition, wherever it is led."""
     if context.broker.partitions.find(topic.name, index) is None:
@@ -172,24 +183,25 @@ async def _publish_anywhere(
                 leader, path, body={"records": rows}, timeout_s=timeout_s
             )
             return list(answer["records"])
-    return await _publish(context, led_here(context, topic, index), decoded)
+    return await _publish(context, led_here(context, topic, index), found)
 
 
 async def publish_to_partition(context: AdminContext, request: AdminRequest) -> Answer:
     """Publish records to one partition, all or none."""
     topic, index = await context.partition(request)
-    decoded = _decoded(_new_rows(request), context.broker.services.clock.now_ms())
-    return Answer({"records": await _publish(context, led_here(context, topic, index), decoded)})
+    found = decoded(_new_rows(request), context.broker.services.clock.now_ms())
+    return Answer({"records": await _publish(context, led_here(context, topic, index), found)})
 
 
 async def _publish(
-    context: AdminContext, partition: Partition, decoded: Sequence[Record]
+    context: AdminContext, partition: Partition, found: Sequence[Record]
 ) -> list[Mapping[str, int]]:
     if partition.topic.internal:
         raise PolicyViolation(f"topic {partition.topic.name!r} is internal")
-    batch = build_batch(decoded)
+    codecs = context.broker.services.codecs
+    batch = await codecs.as_wanted(build_batch(found), partition.admission.limits)
     append = partition.append(batch)
-    context.broker.metrics.on_produced(partition.topic.name, len(decoded), len(batch))
+    context.broker.metrics.on_produced(partition.topic.name, len(found), len(batch))
     done = asyncio.Event()
     append.on_done(lambda _: done.set())
     try:
@@ -200,7 +212,7 @@ async def _publish(
     if append.error is not None:
         raise append.error
     base = append.base_offset
-    return [{"partition": partition.index, "offset": base + at} for at in range(len(decoded))]
+    return [{"partition": partition.index, "offset": base + at} for at in range(len(found))]
 
 
 def _new_rows(request: AdminRequest) -> list[Mapping[str, Any]]:
@@ -218,7 +230,7 @@ def _new_rows(request: AdminRequest) -> list[Mapping[str, Any]]:
     ]  # fmt: skip
 
 
-def _decoded(rows: Sequence[Mapping[str, Any]], now_ms: int) -> list[Record]:
+def decoded(rows: Sequence[Mapping[str, Any]], now_ms: int) -> list[Record]:
     """Return the records that rows describe. Raises Problem that names what is no base64."""
     faults: list[Fault] = []
 
@@ -264,10 +276,13 @@ async def peek(context: AdminContext, request: AdminRequest) -> Answer:
     start: int = query.get("offset", partition.log_start_offset)
     if "last" in query:
         start = max(partition.log_start_offset, partition.high_watermark - query["last"])
-    found, next_offset = await _read(context, partition, Offset(start), query["limit"])
+    found, unreadable, next_offset = await read_from(
+        context, partition, Offset(start), query["limit"]
+    )
     return Answer(
         {
-            "records": [_shown(index, one, query["value_bytes_max"]) for one in found],
+            "records": [shown(index, one, query["value_bytes_max"]) for one in found],
+            "unreadable": [one._asdict() for one in unreadable],
             "next_offset": next_offset,
             "log_start_offset": partition.log_start_offset,
             "high_watermark": partition.high_watermark,
@@ -280,30 +295,48 @@ async def fetch_record(context: AdminContext, request: AdminRequest) -> Answer:
     topic, index = await context.partition(request)
     offset = Offset(request.path["offset"])
     partition = led_here(context, topic, index)
-    found, _ = await _read(context, partition, offset, 1)
+    found, unreadable, _ = await read_from(context, partition, offset, 1)
+    if unreadable and unreadable[0].offset <= offset:
+        bad = unreadable[0]
+        raise LogCorrupt(
+            f"{partition.name}: the batch of offsets {bad.offset} to {bad.next_offset - 1} cannot"
+            f" be read: {bad.reason}"
+        )
     if not found or found[0].offset != offset:
         raise Problem(
             404, "no-such-record", f"{partition.name} has no record at offset {offset}",
             "GET the partition to see its first and last offset.", field="offset",
         )  # fmt: skip
     if not request.accepts_bytes:
-        return Answer(_shown(index, found[0], None))
+        return Answer(shown(index, found[0], None))
     marks = {"Quire-Offset": str(offset), "Quire-Timestamp-Ms": str(found[0].timestamp_ms)}
     if found[0].value is None:
         return Answer(None, 204, marks)
     return Answer(found[0].value, 200, marks)
 
 
-async def _read(
+class _Unreadable(NamedTuple):
+    """A batch that cannot be read: a row of its own, which hides no other."""
+
+    offset: Offset
+    next_offset: Offset
+    reason: str
+
+
+async def read_from(
     context: AdminContext, partition: Partition, start: Offset, limit: int
-) -> tuple[list[Record], Offset]:
-    """Return up to `limit` records and the offset after them. Raises BrokerError."""
+) -> tuple[list[Record], list[_Unreadable], Offset]:
+    """Return up to `limit` records and unreadable batches, and the offset after them.
+
+    Raises BrokerError, and LogCorrupt where no further batch can be found.
+    """
     turns = context.broker.services.turns
     found: list[Record] = []
+    unreadable: list[_Unreadable] = []
     at = start
     if at > partition.high_watermark:
         raise OffsetOutOfRange(at, partition.log_start_offset, partition.high_watermark)
-    while len(found) < limit and at < partition.high_watermark:
+    while at < partition.high_watermark:
         fetched = await partition.reader.read(
             at, _PEEK_BYTES, at_least_one=True, read_committed=False
         )
@@ -312,19 +345,29 @@ async def _read(
             for place, header in headers(data):
                 if header.is_control:
                     continue
-                if len(found) == limit:
-                    break
+                wanted = limit - len(found) - len(unreadable)
                 batch = data[place : place + header.size]
-                found += await turns.run(records_from(batch, at, limit - len(found), _HEADERS_MAX))
+                try:
+                    more = await turns.run(records_from(batch, at, wanted, _HEADERS_MAX))
+                except RemoteProtocolError as error:
+                    unreadable.append(
+                        _Unreadable(header.base_offset, header.next_offset, str(error))
+                    )
+                    if wanted == 1:
+                        return found, unreadable, header.next_offset
+                    continue
+                found += more
+                if len(more) == wanted:
+                    return found, unreadable, Offset(more[-1].offset + 1)
         except RemoteProtocolError as error:
             raise LogCorrupt(f"{partition.name} at offset {at}: {error}") from error
         if fetched.next_offset <= at:
             break
         at = fetched.next_offset
-    return found, Offset(found[-1].offset + 1) if len(found) == limit else at
+    return found, unreadable, at
 
 
-def _shown(index: int, one: Record, value_bytes_max: int | None) -> dict[str, Any]:
+def shown(index: int, one: Record, value_bytes_max: int | None) -> dict[str, Any]:
     value = one.value
     if value is not None and value_bytes_max is not None:
         value = value[:value_bytes_max]

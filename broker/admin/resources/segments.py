@@ -45,8 +45,10 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         {
             "ledger_id": whole("The ledger."),
             "state": text(
-                "State of the ledger.", enum=["open", "in_recovery", "closed", "missing"]
+                "State of the ledger; gone: it left the bookies, and the object store has it.",
+                enum=["open", "in_recovery", "closed", "gone", "missing"],
             ),
+            "is_stored": truth("Whether the object store has a copy of it."),
             "is_sealed": truth("Whether the end of the segment is final."),
             "base_offset": nullable(whole("Offset of its first record.")),
             "last_offset": nullable(whole("Offset of its last record; below base: none.", -1)),
@@ -172,7 +174,8 @@ def _shown(
         last_offset, size, newest = facts.last_offset, facts.size_bytes, facts.max_timestamp_ms
     return {
         "ledger_id": segment.ledger_id,
-        "state": "missing" if ledger is None else ledger.state.name.lower(),
+        "state": _state(segment, ledger),
+        "is_stored": segment.stored is not None,
         "is_sealed": facts is not None,
         "base_offset": segment.base_offset,
         "last_offset": last_offset if facts else active and active["last_offset"],
@@ -186,6 +189,12 @@ def _shown(
         "last_entry": ledger.last_entry if ledger and ledger.is_closed else None,
         "fragments": _fragments(ledger) if ledger else [],
     }
+
+
+def _state(segment: Segment, ledger: LedgerMetadata | None) -> str:
+    if segment.is_ledger_gone:
+        return "gone"
+    return "missing" if ledger is None else ledger.state.name.lower()
 
 
 def _fragments(ledger: LedgerMetadata) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from broker.admin.schema import (
 from broker.cluster.core.topic_config import TOPIC_KEYS, TopicConfig, check_value
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import InvalidTopicConfig, PolicyViolation, TopicExists
-from broker.front.configs.listing import Source, topic_settings
+from broker.front.config_listing import Source, topic_settings
 from broker.topics.core.topic_rules import BROKER_DECIDES
 
 _VALUE: Final = {

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.admin.context import AdminContext, at_broker
-from broker.admin.merged_pages import SILENT, merged_page
 from broker.admin.operation import Operation, Role
-from broker.admin.pages import QUERY, page
+from broker.admin.pages import QUERY, SILENT, merged_page, page
 from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.schema import Schema, list_of, nullable, number, record, ref, text, whole
 from broker.cluster.core.topology import BrokerInfo
 from broker.coordinator.core.routing import TRANSACTIONS_TOPIC
 from broker.errors import CoordinatorNotAvailable, NotCoordinator, TransactionalIdNotFound
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     NO_TIME,
     PREPARED,
     STATE_NAMES,

@@ -20,17 +20,27 @@ from typing import Any, Final, NamedTuple
 from broker.errors import InvalidUpdateVersion
 from client.errors import LogCorrupt
 from client.ids import BrokerId
-from client.metadata.json_node import read_object, whole
+from client.metadata.json_node import NO_FIELDS, read_object, unknown_fields, whole
 
 TRANSACTION_VERSION: Final = "transaction.version"
 
-KNOWN: Final[Mapping[str, int]] = {TRANSACTION_VERSION: 2}
+GROUP_VERSION: Final = "group.version"
+
+SHARE_VERSION: Final = "share.version"
+
+KNOWN: Final[Mapping[str, int]] = {GROUP_VERSION: 1, SHARE_VERSION: 2, TRANSACTION_VERSION: 2}
 """The highest level of each feature that this release supports; 0: it is not published. With level
-2 of `transaction.version` each transaction has an epoch of its own (KIP-890)."""
+1 of `group.version` groups may use the consumer protocol (KIP-848), whose records earlier releases
+pass over; with level 1 of `share.version` there are share groups (KIP-932), whose state in the logs
+of partitions earlier releases refuse to read, and with level 2 they have dead letters, of which the
+same is true; with level 2 of `transaction.version` each transaction has an epoch of its own
+(KIP-890).
+"""
 
 Levels = Mapping[str, int]
 
 _FORMAT: Final = 1
+_FIELDS: Final = frozenset(("version", "epoch", "levels", "chosen"))
 _LEVEL_MAX: Final = 0x7FFF
 _FEATURES_MAX: Final = 100
 
@@ -61,6 +71,8 @@ class Finalized(NamedTuple):
     levels: Levels
     chosen: frozenset[str] = frozenset()
     """Features whose level an operator has set: nothing else raises them."""
+    kept: Mapping[str, Any] = NO_FIELDS
+    """Fields of the node that this release does not know."""
 
     def raised(self, brokers: Iterable[Levels]) -> Finalized | None:
         """Return what to finalize next, given what each registered broker supports; None: nothing
@@ -91,7 +103,7 @@ class Finalized(NamedTuple):
         chosen = self.chosen | {one.name for one in updates}
         if (levels, chosen) == (self.levels, self.chosen):
             return self
-        return Finalized(self.epoch + 1, levels, chosen)
+        return Finalized(self.epoch + 1, levels, chosen, self.kept)
 
     def unknown(self) -> list[str]:
         """Return the finalized features that this release does not support: it must not start."""
@@ -101,7 +113,7 @@ class Finalized(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the node's bytes."""
-        fields: dict[str, Any] = {"version": _FORMAT, "epoch": self.epoch}
+        fields: dict[str, Any] = {**self.kept, "version": _FORMAT, "epoch": self.epoch}
         fields["levels"] = dict(self.levels)
         if self.chosen:
             fields["chosen"] = sorted(self.chosen)
@@ -114,7 +126,8 @@ class Finalized(NamedTuple):
             fields = read_object(data)
             if fields["version"] == _FORMAT:
                 levels = read_levels(fields["levels"])
-                return cls(whole(fields, "epoch"), levels, _read_chosen(fields.get("chosen", [])))
+                chosen = _read_chosen(fields.get("chosen", []))
+                return cls(whole(fields, "epoch"), levels, chosen, unknown_fields(fields, _FIELDS))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LogCorrupt(f"the finalized features are not readable: {error!r}") from error
         raise LogCorrupt(f"the finalized features have format {fields['version']}")

@@ -1,6 +1,7 @@
 """Values that describe a cluster, brokers and topics, and their JSON in znodes.
 
-Each format has a version; a newer one than ours is refused rather than guessed at.
+Each format has a version; a newer one than ours is refused rather than guessed at. What a newer
+release adds to ours, fields and settings of a topic, is carried along unchanged.
 """
 
 from __future__ import annotations
@@ -14,13 +15,19 @@ from uuid import UUID
 
 from broker.cluster.core.features import Levels, read_levels
 from broker.cluster.core.topic_config import TopicConfig
-from broker.errors import InvalidTopicConfig
 from broker.security.core.listeners import DEFAULT_NAME, SecurityProtocol
 from client.errors import LogCorrupt
 from client.ids import BrokerId
-from client.metadata.json_node import read_object, whole
+from client.metadata.json_node import read_object, unknown_fields, whole
 
 _FORMAT: Final = 1
+_TOPIC_FIELDS: Final = frozenset(
+    (
+        "version", "topic_id", "partition_count", "replication_factor", "configs", "internal",
+        "created_ms", "assignments", "grown_from", "pins",
+    )
+)  # fmt: skip
+_PROTOCOLS: Final = frozenset(map(str, SecurityProtocol))
 _INT16_MAX: Final = (1 << 15) - 1
 _PARTITIONS_MAX: Final = 1_000_000
 """Every broker iterates over all of them, so a node that says more is treated as corrupt."""
@@ -140,6 +147,8 @@ class TopicInfo:
     preferred one first. Brokers hold no data, so a replica list has no other meaning here."""
     grown_from: tuple[int, ...] = ()
     """Former partition counts, ascending: existing partitions keep their leaders."""
+    carried: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the node that this release does not know."""
 
     @property
     def id_text(self) -> str:
@@ -172,11 +181,12 @@ class TopicInfo:
         """Return the znode's bytes."""
         return _dump(
             {
+                **self.carried,
                 "version": _FORMAT,
                 "topic_id": self.id_text,
                 "partition_count": self.partition_count,
                 "replication_factor": self.replication_factor,
-                "configs": dict(self.config.overrides),
+                "configs": self.config.stored(),
                 "internal": self.internal,
                 "created_ms": self.created_ms,
                 "assignments": {
@@ -197,29 +207,31 @@ class TopicInfo:
                 topic_id=UUID(fields["topic_id"]),
                 partition_count=count,
                 replication_factor=whole(fields, "replication_factor", 1, _INT16_MAX),
-                config=TopicConfig.parse(fields["configs"]),
+                config=TopicConfig.read(fields["configs"]),
                 internal=bool(fields["internal"]),
                 created_ms=whole(fields, "created_ms"),
                 assignments=_assignments(fields),
                 grown_from=_rising(fields.get("grown_from", []), count),
+                carried=unknown_fields(fields, _TOPIC_FIELDS),
             )
-        except (KeyError, TypeError, ValueError, AttributeError, InvalidTopicConfig) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise LogCorrupt(f"topic {name}: {error!r}") from error
 
 
 def _endpoints(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Read listeners; brokers of earlier versions have only one, and no such field."""
+    """Read listeners; brokers of earlier versions have only one, and no such field.
+
+    One whose protocol only a newer release knows is left out: nobody here could use it.
+    """
     if "endpoints" not in fields:
         return {}
-    endpoints = {
-        str(name): Endpoint(
-            str(host),
-            whole({"port": port}, "port", 0, 65_535),
-            bool(advertised),
-            SecurityProtocol(protocol),
-        )
-        for name, (host, port, advertised, protocol) in fields["endpoints"].items()
-    }
+    endpoints: dict[str, Endpoint] = {}
+    for name, (host, port, advertised, protocol, *_) in fields["endpoints"].items():
+        if protocol not in _PROTOCOLS:
+            continue
+        known = SecurityProtocol(protocol)
+        number = whole({"port": port}, "port", 0, 65_535)
+        endpoints[str(name)] = Endpoint(str(host), number, bool(advertised), known)
     if fields["listener"] not in endpoints:
         raise ValueError(f"no endpoint of listener {fields['listener']!r}")
     return {"listener": fields["listener"], "endpoints": endpoints}

@@ -1,7 +1,7 @@
 """The newest offset of each key in a part of a log, in a table of fixed size.
 
 Each slot takes 24 bytes: 16 of a keyed hash of the key, and the offset. With it comes a byte for
-what was superseded (`superseded.py`). The key of the hash is
+what was superseded (`Superseded`). The key of the hash is
 drawn anew for every round, so that nobody can make two keys of one hash on purpose: the older of
 them would be lost. By chance that takes some 2^64 keys.
 
@@ -15,7 +15,6 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final
 
-from broker.compaction.core.superseded import BITS, Superseded
 from client.ids import Offset
 
 SLOT_BYTES: Final = 24
@@ -26,6 +25,9 @@ _HASH_BYTES: Final = 16
 _LOAD_PERCENT: Final = 90
 _HALVES: Final = Struct(">QQ")
 _NONE: Final = Offset(-1)
+
+BITS: Final = 8
+"""Of a byte."""
 
 
 class KeyMap:
@@ -103,3 +105,39 @@ def slots_within(bytes_max: int, key_count_max: int) -> int:
     """Return how many slots a round takes that may meet this many keys, within a limit of bytes."""
     wanted = key_count_max * 100 // _LOAD_PERCENT + 2
     return max(2, min(bytes_max // (SLOT_BYTES + _MARK_BYTES), wanted))
+
+
+class Superseded:
+    """Of the offsets in [start, end)."""
+
+    __slots__ = ("_bits", "end", "start")
+
+    def __init__(self, start: Offset, end: Offset) -> None:
+        self.start = start
+        self.end = max(start, end)
+        """Of what is at or above, nothing is known."""
+        self._bits = bytearray(-(-(self.end - start) // BITS))
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that it takes."""
+        return len(self._bits)
+
+    def add(self, offset: Offset) -> None:
+        """Note that what stands there was superseded, if that offset has a bit."""
+        if self.start <= offset < self.end:
+            at = offset - self.start
+            self._bits[at >> 3] |= 1 << (at & 7)
+
+    def has(self, offset: Offset) -> bool:
+        """Whether what stands there was superseded; the offset has a bit."""
+        at = offset - self.start
+        return self._bits[at >> 3] >> (at & 7) & 1 != 0
+
+    def count(self, start: Offset, end: Offset) -> int:
+        """Return how many in a range of offsets were superseded, as far as they have bits."""
+        first, last = max(start, self.start) - self.start, min(end, self.end) - self.start
+        if first >= last:
+            return 0
+        bits = int.from_bytes(self._bits[first >> 3 : (last + 7) >> 3], "little")
+        return (bits >> (first & 7) & (1 << (last - first)) - 1).bit_count()

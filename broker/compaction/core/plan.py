@@ -28,8 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from client.ids import Offset
-from client.log.compaction_state import CompactionState
-from client.log.segments import Segment
+from client.log.segments import CompactionState, Segment
 
 KEEP_SEGMENTS: Final = 2
 NEVER: Final = float("inf")

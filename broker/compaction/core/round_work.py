@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-from broker.compaction.core.aborted_ranges import AbortedRanges
-from broker.compaction.core.cleaning import STEP_RECORDS, Cleaner, KeyRound
+from broker.compaction.core.cleaning import STEP_RECORDS, AbortedRanges, Cleaner, KeyRound
 from broker.compaction.core.key_map import KeyMap
 from broker.compaction.core.round_messages import (
     BeginGroup,

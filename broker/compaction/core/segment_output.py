@@ -3,16 +3,18 @@
 A ledger begins with a snapshot as every other one does, and ends with one that says where it ends
 and where in it what stands, for searches. Nobody takes a partition over from it (KEEP-TAIL in
 `plan.py`), so its snapshots know of no producers. What is aborted in it, and still has data, is
-listed as in every ledger (`partition/core/transactions/segment_transactions.py`).
+listed as in every ledger (`partition/core/open_transactions.py`).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from broker.partition.core.open_transactions import (
+    OpenTransactions,
+    SegmentTransactions,
+)
 from broker.partition.core.producer_state import ProducerState
-from broker.partition.core.transactions.open_transactions import OpenTransactions
-from broker.partition.core.transactions.segment_transactions import SegmentTransactions
 from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
 from client.log.aborted_transactions import AbortedTransaction, seal_block
 from client.log.segment import SegmentFacts, SnapshotPlace

@@ -6,12 +6,16 @@ replaces what it pushed before. One that has been silent for two of its interval
     BOUNDED     The numbers of clients, of all values and of one client's values are limited. A
                 new client for which there is no room is told that nothing is wanted; values
                 beyond are dropped and counted.
+    SHARED      A client names itself, so one address can be any number of clients. When there is
+                no room, a new one takes the place of the client that was silent longest at the
+                address with the most, if its own address has fewer.
     PACED       A push sooner than half an interval after the last one is refused, but for the last
                 one of a client that ends.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -41,10 +45,11 @@ class Who(NamedTuple):
 
 
 class _Instance:
-    __slots__ = ("gone_s", "pushed_s", "values", "who")
+    __slots__ = ("gone_s", "network", "pushed_s", "values", "who")
 
-    def __init__(self, who: Who, gone_s: float) -> None:
+    def __init__(self, who: Who, gone_s: float, network: str) -> None:
         self.who = who
+        self.network = network
         self.gone_s = gone_s
         self.pushed_s: float | None = None
         self.values: Values = {}
@@ -60,6 +65,8 @@ class ClientTelemetry:
         self.series_count = 0
         self._instances: dict[UUID, _Instance] = {}
         """The one that was heard of last is last."""
+        self._counts: Counter[str] = Counter()
+        """Of clients, by network."""
         self._software: dict[int, tuple[str, str]] = {}
 
     @property
@@ -78,16 +85,29 @@ class ClientTelemetry:
         """Return (name, version) of a connection's client; empty: it did not say."""
         return self._software.get(connection, ("", ""))
 
-    def admit(self, instance_id: UUID, who: Who, interval_ms: int, now_s: float) -> bool:
-        """Remember a client; say whether there is room for it."""
+    def admit(
+        self, instance_id: UUID, who: Who, interval_ms: int, now_s: float, *, network: str
+    ) -> bool:
+        """Remember a client; say whether there is room for it. `network`: where it is."""
         self._forget_silent(now_s)
         instance = self._instances.pop(instance_id, None)
         if instance is None:
-            if len(self._instances) >= self.limits.clients_max:
+            if len(self._instances) >= self.limits.clients_max and not self._make_room(network):
                 return False
-            instance = _Instance(Who(_short(who.client_id), _short(who.software)), 0.0)
+            instance = _Instance(Who(_short(who.client_id), _short(who.software)), 0.0, network)
+            self._counts[network] += 1
         instance.gone_s = now_s + _SILENT_INTERVALS * interval_ms / 1000
         self._instances[instance_id] = instance
+        return True
+
+    def _make_room(self, network: str) -> bool:
+        """Forget a client of the address that has most, if that is not the asker's own."""
+        if not self._counts:
+            return False
+        fullest, count = self._counts.most_common(1)[0]
+        if count <= self._counts[network] + 1:
+            return False
+        self._forget(next(key for key, one in self._instances.items() if one.network == fullest))
         return True
 
     def is_early(self, instance_id: UUID, interval_ms: int, now_s: float) -> bool:
@@ -123,7 +143,14 @@ class ClientTelemetry:
     def _forget_silent(self, now_s: float) -> None:
         silent = [key for key, one in self._instances.items() if one.gone_s <= now_s]
         for key in silent:
-            self.series_count -= len(self._instances.pop(key).values)
+            self._forget(key)
+
+    def _forget(self, instance_id: UUID) -> None:
+        instance = self._instances.pop(instance_id)
+        self.series_count -= len(instance.values)
+        self._counts[instance.network] -= 1
+        if not self._counts[instance.network]:
+            del self._counts[instance.network]
 
 
 def _short(text: str) -> str:

@@ -11,7 +11,8 @@ answer has those that have data, an error, or other watermarks than the consumer
                  always cut off the same ones.
     BOUNDED      The numbers of sessions, and of partitions in all of them, are limited. A new
                  one for which there is no room replaces those that were silent for long, or is
-                 declined: its consumer goes on without. One that grows beyond it ends.
+                 declined: its consumer goes on without. One that grows beyond it ends. So it is
+                 with names that no topic can have, which would be kept however long they are.
 
 A consumer that is refused, or whose session is gone, begins anew with a full request. Source:
 KIP-227, Kafka's FetchSession.
@@ -23,8 +24,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from broker.errors import FetchSessionNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
-from client.wire.kafka.answer_parts import Topic
+from broker.topics.core.topic_rules import NAME_CHARS_MAX
 from client.wire.kafka.fetch import NO_REPLICA, PartitionData, PartitionFetch
+from client.wire.kafka.produce import Topic
 from client.wire.steps import ItemCount, Steps
 
 FULL: Final = 0
@@ -32,6 +34,9 @@ FULL: Final = 0
 NO_SESSION: Final = -1
 """Session epoch of a request that names everything, and wants none; it ends the one it names."""
 EPOCH_MAX: Final = (1 << 31) - 1
+PARTITION_BYTES_MAX: Final = 1024
+"""Of one partition of a session, when each has another topic with the longest name there may be:
+measured, with what dictionaries reserve."""
 SILENT_S: Final = 120.0
 """How long a session is safe from being replaced after its last request."""
 
@@ -132,6 +137,9 @@ class FetchSessions:
             raise FetchSessionTopicIdError(
                 f"fetch session {session_id} names topics {'by id' if session.by_id else 'by name'}"
             )
+        if not all(map(_may_be_kept, asked)):
+            self._end(session_id)
+            raise FetchSessionNotFound(f"fetch session {session_id} asks for what is no topic")
         session.next_epoch = epoch % EPOCH_MAX + 1
         session.seen_s = now_s
         before = len(session.asked)
@@ -155,7 +163,11 @@ class FetchSessions:
         """
         everything = [(one.topic, data) for one, data in zip(turn.asked, found, strict=True)]
         if not turn.is_incremental:
-            if not turn.wants_session or not self._make_room(len(turn.asked), now_s):
+            if not (
+                turn.wants_session
+                and all(map(_may_be_kept, turn.asked))
+                and self._make_room(len(turn.asked), now_s)
+            ):
                 return 0, everything
             session_id = self._open(turn, now_s)
         else:
@@ -220,3 +232,9 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partition_count -= len(session.asked)
+
+
+def _may_be_kept(one: Asked) -> bool:
+    """Say whether a topic is an id, or a name that a topic can have by its length."""
+    topic = one.topic
+    return not isinstance(topic, str) or (len(topic) <= NAME_CHARS_MAX and topic.isascii())

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from broker.access.rights import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from broker.errors import InvalidRequest, UnknownTopicOrPartition
 from broker.faults import Code, code_of
-from broker.front.answers.transaction_codes import client_of, transaction_code
 from broker.front.services import Call, Services
-from broker.transactions.core.transaction_types import (
+from broker.front.transaction_codes import client_of, transaction_code
+from broker.security.rights import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from broker.transactions.core.transaction import (
     AddPartitions,
     ProducerIdAndEpoch,
     TransactionPartition,

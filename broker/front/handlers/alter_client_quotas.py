@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import ALTER_CONFIGS_CLUSTER
 from broker.errors import InvalidRequest
 from broker.faults import Code, code_of, message_of
 from broker.front import audit
 from broker.front.services import Call, Services
 from broker.security.core.quota_limits import IP, Entity, check_types, check_value
+from broker.security.rights import ALTER_CONFIGS_CLUSTER
 from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
 

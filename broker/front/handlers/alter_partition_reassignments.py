@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import ALTER_CLUSTER
 from broker.errors import (
     BrokerError,
     InvalidReplicationFactor,
@@ -23,8 +22,10 @@ from broker.errors import (
     UnknownTopicOrPartition,
 )
 from broker.faults import Code, code_of, message_of
+from broker.front import audit
 from broker.front.partition_rows import partition_states
 from broker.front.services import Call, Services
+from broker.security.rights import ALTER_CLUSTER
 from broker.topics.core.topic_rules import check_replicas
 from client.errors import QuireError
 from client.ids import BrokerId
@@ -55,6 +56,9 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             for row, error in zip(item.partitions, errors, strict=True)
         ]
         responses.append({"name": item.name, "partitions": rows})
+        done = sum(error is None for error in errors)
+        if done:
+            audit.note(call, f"topic {item.name}: replicas of {done} partitions")
     return {
         "allow_replication_factor_change": may_resize,
         "error_code": Code.none,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import ALTER_CLUSTER
 from broker.faults import Code
 from broker.front.handlers.describe_log_dirs import DIRECTORY
 from broker.front.services import Call, Services
+from broker.security.rights import ALTER_CLUSTER
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.ALTER_REPLICA_LOG_DIRS

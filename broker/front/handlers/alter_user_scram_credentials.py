@@ -13,24 +13,25 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from broker.access.rights import ALTER_CLUSTER
-from broker.access.users import Credentials, without
-from broker.faults import Code, code_of, message_of
-from broker.front import audit
-from broker.front.services import Call, Services
-from broker.security.core.mechanisms import SCRAM_NUMBERS, Mechanism
-from broker.security.core.scram import (
-    ITERATIONS_MAX,
-    ITERATIONS_MIN,
-    SALT_BYTES_MAX,
-    ScramCredential,
-    credential_of,
-)
-from broker.security_errors import (
+from broker.errors import (
     DuplicateResource,
     UnacceptableCredential,
     UnsupportedSaslMechanism,
 )
+from broker.faults import Code, code_of, message_of
+from broker.front import audit
+from broker.front.services import Call, Services
+from broker.security.core.scram import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    SALT_BYTES_MAX,
+    SCRAM_NUMBERS,
+    Mechanism,
+    ScramCredential,
+    credential_of,
+)
+from broker.security.rights import ALTER_CLUSTER
+from broker.security.users import Credentials, without
 from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import ALTER_CLUSTER
 from broker.faults import Code, code_of, message_of
 from broker.front import audit
-from broker.front.answers.acl_rows import acl_of, require_authorization
+from broker.front.acl_rows import acl_of, require_authorization
 from broker.front.services import Call, Services
 from broker.security.core.acls import Acl
+from broker.security.rights import ALTER_CLUSTER
 from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
 

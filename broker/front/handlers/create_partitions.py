@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import ALTER_TOPIC
 from broker.errors import InvalidRequest, PolicyViolation
 from broker.faults import Code, code_of, message_of
 from broker.front import audit
 from broker.front.services import Call, Services
 from broker.front.throttling import mutation_ms
+from broker.security.rights import ALTER_TOPIC
 from client.errors import QuireError
 from client.ids import BrokerId
 from client.wire.kafka.apis import ApiKey

@@ -16,14 +16,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from broker.access.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_TOPIC
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import InvalidReplicaAssignment, InvalidRequest, InvalidTopicConfig
 from broker.faults import Code, code_of, message_of
 from broker.front import audit
-from broker.front.configs.listing import topic_settings
+from broker.front.config_listing import topic_settings
 from broker.front.services import Call, Services
 from broker.front.throttling import mutation_ms
+from broker.security.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_TOPIC
 from broker.topics.core.topic_rules import BROKER_DECIDES
 from client.errors import QuireError
 from client.ids import BrokerId

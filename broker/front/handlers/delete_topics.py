@@ -1,7 +1,9 @@
 """DeleteTopics (20), versions 1-6: by name, from 6 on also by topic id.
 
 Behaviour: a topic that is named twice, or by its name and its id at once, is refused. A topic
-disappears at once; its ledgers are deleted in the background.
+disappears at once; its ledgers are deleted in the background. By name, whichever topic has it now
+is deleted, also one that was just created again. An id means that topic only: UNKNOWN_TOPIC_ID if
+it is gone, even if another topic has its name.
 
 Deviations from Kafka: internal topics cannot be deleted. The request's timeout is ignored.
 """
@@ -13,12 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from broker.access.rights import DELETE_TOPIC, DESCRIBE_TOPIC
 from broker.errors import InvalidRequest, PolicyViolation, UnknownTopicId
 from broker.faults import Code, code_of, message_of
 from broker.front import audit
 from broker.front.services import Call, Services
 from broker.front.throttling import mutation_ms
+from broker.security.rights import DELETE_TOPIC, DESCRIBE_TOPIC
 from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
@@ -80,11 +82,12 @@ async def _delete(
         services.rights.require(call.peer, DELETE_TOPIC, name)
         services.quotas.require_mutations(call, is_strict=call.version >= _STRICT_FROM)
         topic = cluster.topics.get(name) or await cluster.look_for_topic(name)
+        wanted = topic_id
         if topic is not None:
-            topic_id = topic.topic_id
+            topic_id = wanted or topic.topic_id
             if topic.internal:
                 raise PolicyViolation(f"topic {name!r} is internal")
-        await services.topics.delete(name)
+        topic_id = (await services.topics.delete(name, wanted)).topic_id
         audit.note(call, f"topic {name}")
     except QuireError as error:
         code, message = code_of(error), message_of(error)

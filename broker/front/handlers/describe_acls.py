@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import DESCRIBE_CLUSTER
 from broker.faults import Code
-from broker.front.answers.acl_rows import acl_filter, require_authorization
+from broker.front.acl_rows import acl_filter, require_authorization
 from broker.front.services import Call, Services
 from broker.security.core.acls import Acl
+from broker.security.rights import DESCRIBE_CLUSTER
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.DESCRIBE_ACLS

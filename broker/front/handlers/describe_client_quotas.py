@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import DESCRIBE_CONFIGS_CLUSTER
 from broker.errors import InvalidRequest, UnsupportedVersion
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
 from broker.security.core.quota_limits import ENTITY_TYPES, Wanted, check_types, matches
+from broker.security.rights import DESCRIBE_CONFIGS_CLUSTER
 from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
 

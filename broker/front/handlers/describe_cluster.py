@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import DESCRIBE_CLUSTER, OPERATIONS_NOT_ASKED
 from broker.faults import Code
 from broker.front.endpoints import reachable
 from broker.front.services import Call, Services
 from broker.security.core.acls import ResourceType
+from broker.security.rights import DESCRIBE_CLUSTER, OPERATIONS_NOT_ASKED
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 

@@ -4,9 +4,10 @@ Behaviour: keys that were not set are listed with their defaults, because tools 
 write back the whole list. An unknown topic is an error. A resource that is named twice is described
 once, as the last of the names asks: an answer is a hundred times as long as its question.
 
+Every group has settings, whether it exists or not.
+
 Deviations from Kafka: settings and loggers of a broker are this broker's only; asking it about
 another one is refused. More of a broker's settings can be changed while it runs than in Kafka.
-Groups have no settings here: Kafka's are for protocols that are not served.
 """
 
 from __future__ import annotations
@@ -14,17 +15,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import (
+from broker.errors import InvalidRequest, UnknownTopicOrPartition
+from broker.faults import Code, code_of, message_of
+from broker.front.config_changes import logger_settings
+from broker.front.config_listing import (
+    Listed,
+    broker_settings,
+    group_listing,
+    select,
+    shared_settings,
+    subscription_settings,
+    topic_settings,
+)
+from broker.front.services import Call, Services
+from broker.security.rights import (
     DESCRIBE_CONFIGS_CLUSTER,
     DESCRIBE_CONFIGS_GROUP,
     DESCRIBE_CONFIGS_TOPIC,
 )
-from broker.errors import InvalidRequest, UnknownTopicOrPartition
-from broker.faults import Code, code_of, message_of
-from broker.front.configs.broker_loggers import logger_settings
-from broker.front.configs.broker_settings import broker_settings, shared_settings
-from broker.front.configs.listing import Listed, select, subscription_settings, topic_settings
-from broker.front.services import Call, Services
 from broker.settings.core.dynamic_settings import EVERY_BROKER
 from broker.topics.core.config_resource import ConfigResource
 from broker.topics.core.topic_rules import check_name
@@ -93,7 +101,10 @@ async def _list(services: Services, call: Call, item: Any) -> list[Listed]:
     if item.resource_type == ConfigResource.CLIENT_METRICS:
         return select(subscription_settings(services.subscriptions.of(name)), names)
     if item.resource_type == ConfigResource.GROUP:
-        return []
+        if not name:
+            raise InvalidRequest("groups have no settings in common: name one of them")
+        values, limits = services.group_settings.of(name), services.groups.limits
+        return select(group_listing(values, services.settings, limits), names)
     raise InvalidRequest(f"resources of type {item.resource_type} have no settings")
 
 

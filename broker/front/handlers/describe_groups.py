@@ -1,7 +1,8 @@
 """DescribeGroups (15), versions 0-6: members, protocol and state of groups.
 
 Behaviour: subscriptions and assignments are shown for stable groups only. A group that does not
-exist is in state Dead without an error; from version 6 on it is GROUP_ID_NOT_FOUND as well.
+exist is in state Dead without an error; from version 6 on it is GROUP_ID_NOT_FOUND as well. The
+same goes for groups of the consumer protocol: ConsumerGroupDescribe shows them.
 Tools compare the state names literally.
 """
 
@@ -10,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import DESCRIBE_GROUP, OPERATIONS_NOT_ASKED
 from broker.errors import BrokerError
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
-from broker.groups.core.group_types import GroupDescription, GroupState
+from broker.groups.core.group_types import GroupDescription, GroupState, GroupType
 from broker.security.core.acls import ResourceType
+from broker.security.rights import DESCRIBE_GROUP, OPERATIONS_NOT_ASKED
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 
@@ -51,7 +52,7 @@ def _describe(services: Services, call: Call, group_id: str) -> dict[str, Any]:
         empty = GroupDescription(group_id, GroupState.DEAD, "", "", ())
         row = {**_row(empty), "group_state": ""}
         return {**row, "error_code": code_of(error), "error_message": message_of(error)}
-    if description is not None:
+    if description is not None and description.group_type is GroupType.CLASSIC:
         return _row(description)
     row = _row(GroupDescription(group_id, GroupState.DEAD, "", "", ()))
     if call.version >= _NOT_FOUND_FROM:

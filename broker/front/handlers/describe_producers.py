@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import READ_TOPIC
 from broker.errors import BrokerError
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
+from broker.security.rights import READ_TOPIC
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.DESCRIBE_PRODUCERS

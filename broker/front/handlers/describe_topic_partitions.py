@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from broker.access.rights import DESCRIBE_TOPIC, OPERATIONS_NOT_ASKED
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import InvalidTopicName
 from broker.faults import Code
 from broker.front.partition_rows import PartitionState, partition_states
 from broker.front.services import Call, Services
 from broker.security.core.acls import ResourceType
+from broker.security.rights import DESCRIBE_TOPIC, OPERATIONS_NOT_ASKED
 from broker.topics.core.topic_rules import check_name
 from client.wire.kafka.apis import ApiKey
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID
 from broker.errors import BrokerError, InvalidRequest, TransactionalIdNotFound
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
-from broker.transactions.core.transaction_types import STATE_NAMES, TransactionMetadata
+from broker.security.rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID
+from broker.transactions.core.transaction import STATE_NAMES, TransactionMetadata
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.DESCRIBE_TRANSACTIONS

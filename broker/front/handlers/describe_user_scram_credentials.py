@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import DESCRIBE_CLUSTER
+from broker.errors import DuplicateResource, ResourceNotFound
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
-from broker.security.core.mechanisms import SCRAM_NUMBERS
-from broker.security_errors import DuplicateResource, ResourceNotFound
+from broker.security.core.scram import SCRAM_NUMBERS
+from broker.security.rights import DESCRIBE_CLUSTER
 from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
 

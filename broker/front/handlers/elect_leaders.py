@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from broker.access.rights import ALTER_CLUSTER
 from broker.cluster.core.topology import TopicInfo
 from broker.faults import Code
 from broker.front.partition_rows import PartitionState, partition_states
 from broker.front.services import Call, Services
+from broker.security.rights import ALTER_CLUSTER
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 

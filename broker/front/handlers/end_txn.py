@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import WRITE_TRANSACTIONAL_ID
 from broker.faults import Code
-from broker.front.answers.transaction_codes import client_of, transaction_code
 from broker.front.services import Call, Services
-from broker.transactions.core.transaction_types import (
+from broker.front.transaction_codes import client_of, transaction_code
+from broker.security.rights import WRITE_TRANSACTIONAL_ID
+from broker.transactions.core.transaction import (
     EndTransaction,
     ProducerIdAndEpoch,
     TransactionVersion,

@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from broker.access.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.errors import BrokerError, CoordinatorNotAvailable, InvalidRequest
 from broker.faults import Code, code_of, message_of
 from broker.front.endpoints import endpoint_for
 from broker.front.services import Call, Services
+from broker.security.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from client.node.turns import Pace
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field

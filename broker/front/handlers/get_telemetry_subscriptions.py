@@ -16,7 +16,8 @@ from uuid import UUID
 
 from broker.faults import Code
 from broker.front.services import Call, Services
-from broker.front.telemetry.clients import NOBODY, wanted, who
+from broker.front.telemetry import NOBODY, wanted, who
+from client.security.networks import network_of
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.batches.records import Codec
 
@@ -37,7 +38,11 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     now_s = asyncio.get_running_loop().time()
     metrics = found.metrics
     if metrics and not services.telemetry.admit(
-        instance_id, who(services, call), found.interval_ms, now_s
+        instance_id,
+        who(services, call),
+        found.interval_ms,
+        now_s,
+        network=network_of(call.peer.host),
     ):
         metrics = ()
     return {

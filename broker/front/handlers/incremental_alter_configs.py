@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import ALTER_CONFIGS_CLUSTER, ALTER_CONFIGS_TOPIC
-from broker.front.configs.changes import Edit, configure_all
+from broker.front.config_changes import Edit, configure_all
 from broker.front.services import Call, Services
+from broker.security.rights import (
+    ALTER_CONFIGS_CLUSTER,
+    ALTER_CONFIGS_GROUP,
+    ALTER_CONFIGS_TOPIC,
+)
 from broker.topics.core.config_resource import Change, changed
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.INCREMENTAL_ALTER_CONFIGS
 VERSIONS: Final = (0, 1)
-NEEDS: Final = (ALTER_CONFIGS_CLUSTER, ALTER_CONFIGS_TOPIC)
+NEEDS: Final = (ALTER_CONFIGS_CLUSTER, ALTER_CONFIGS_GROUP, ALTER_CONFIGS_TOPIC)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from broker.errors import InvalidRequest
 from broker.faults import Code, code_of
-from broker.front.answers.transaction_codes import client_of, transaction_code
 from broker.front.services import Call, Services
-from broker.transactions.core.transaction_types import (
+from broker.front.transaction_codes import client_of, transaction_code
+from broker.security.rights import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from broker.transactions.core.transaction import (
     NO_EPOCH,
     NO_PRODUCER_ID,
     InitProducerId,

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import READ_GROUP
 from broker.errors import (
     BrokerError,
     InvalidGroupId,
@@ -24,6 +23,7 @@ from broker.errors import (
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
 from broker.groups.core.group_types import NO_GENERATION, Join, JoinReply
+from broker.security.rights import READ_GROUP
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import READ_GROUP
 from broker.errors import BrokerError, InvalidGroupId
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
 from broker.groups.core.group_types import Leaving
+from broker.security.rights import READ_GROUP
 from client.wire.kafka.apis import ApiKey
 from client.wire.steps import STEP_ITEMS
 

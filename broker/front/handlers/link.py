@@ -5,9 +5,13 @@ Behaviour: the first request of a connection is a hello; the others go to the se
 
 Who may open a link is asked here, and nowhere else: whoever reaches the listener of brokers, which
 TLS with certificates can close to others, may act for the cluster where there are ACLs, and knows
-the incarnations of two brokers. A broker that is cut off from the metadata store does not hear that
-a right was taken away, so it refuses other brokers too once it knows too little of rights
-(`security.access_age_max_ms`), super users excepted.
+the incarnations of two brokers. If that listener is the brokers' alone and asks nobody who they
+are, coming by it is the right (`SecurityConfig.links_by_listener`): to give it to ANONYMOUS instead
+would give it to every client of the other listeners too.
+
+A broker that is cut off from the metadata store does not hear that a right was taken away, so it
+refuses other brokers too once it knows too little of rights (`security.access_age_max_ms`), super
+users, and those whose listener is their right, excepted.
 """
 
 from __future__ import annotations
@@ -15,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.access.rights import CLUSTER_ACTION
+from broker.errors import AccessUnknown, ClusterAuthorizationFailed
 from broker.faults import message_of
 from broker.front.dispatch import Channel
 from broker.front.services import Call, Services
 from broker.link.core.link_frames import LINK_VERSION, refusal_frame
-from broker.security_errors import AccessUnknown
+from broker.security.rights import CLUSTER_ACTION
 from client.errors import RemoteProtocolError
 from client.wire.kafka.apis import LINK_API_KEY
 
@@ -36,13 +40,13 @@ def start(services: Services, call: Call, body: memoryview, channel: Channel, si
             f"links between brokers are not accepted at listener {call.peer.listener}"
         )
     try:
-        services.rights.require_known(call.peer, KEY)
+        services.rights.require_link(call.peer, KEY)
     except AccessUnknown as error:  # the other side may try again, and is told why
         refused = refusal_frame(call.correlation_id, message_of(error))
         channel.answer(channel.open(KEY, size), refused)
         return
-    if not services.rights.may(call.peer, CLUSTER_ACTION):
-        raise RemoteProtocolError(str(services.rights.refusal(call.peer, CLUSTER_ACTION)))
+    except ClusterAuthorizationFailed as error:
+        raise RemoteProtocolError(str(error)) from error
     slot = channel.open(KEY, size)
 
     def answer(frame: Sequence[bytes]) -> None:

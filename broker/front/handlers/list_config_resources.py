@@ -1,9 +1,7 @@
 """ListConfigResources (74), versions 0-1: what has settings (KIP-1142).
 
-Behaviour: topics, brokers and subscriptions to metrics of clients have settings here, and brokers
-have loggers. No types means all that there are; version 0 asks for client metrics alone.
-
-Deviations from Kafka: groups have no settings.
+Behaviour: topics, brokers, subscriptions to metrics of clients, and the groups for which something
+was set. No types means all that there are; version 0 asks for client metrics alone.
 """
 
 from __future__ import annotations
@@ -11,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import DESCRIBE_CONFIGS_CLUSTER
 from broker.faults import Code
 from broker.front.services import Call, Services
+from broker.security.rights import DESCRIBE_CONFIGS_CLUSTER
 from broker.topics.core.config_resource import ConfigResource
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
@@ -35,6 +33,7 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
         ConfigResource.TOPIC: sorted(cluster.topics),
         ConfigResource.BROKER: [str(broker) for broker in cluster.brokers],
         ConfigResource.CLIENT_METRICS: services.subscriptions.names(),
+        ConfigResource.GROUP: services.group_settings.names(),
     }
     rows = [
         {"resource_name": name, "resource_type": int(kind)}

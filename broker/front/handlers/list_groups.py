@@ -1,8 +1,7 @@
 """ListGroups (16), versions 0-5: the groups that this broker coordinates.
 
 Behaviour: tools ask every broker and put the answers together, so the whole answer is an error
-while any coordinator here is still loading. Filters ignore case, as Kafka's do; all groups here are
-of type classic.
+while any coordinator here is still loading. Filters ignore case, as Kafka's do.
 
 Versions: 4+ state and a filter by state, 5+ type and a filter by type.
 """
@@ -12,19 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from broker.errors import BrokerError, NotCoordinator
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
-from broker.groups.core.group_view import GroupView
+from broker.groups.core.group_table import GroupView
+from broker.security.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.LIST_GROUPS
 VERSIONS: Final = (0, 5)
 NEEDS: Final = (DESCRIBE_CLUSTER, DESCRIBE_GROUP)
-
-_TYPE: Final = "classic"
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -53,13 +50,15 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             continue  # gone meanwhile
         if not sees_all and not rights.may(call.peer, DESCRIBE_GROUP, group.group_id):
             continue
-        if (not states or group.state.value.lower() in states) and (not types or _TYPE in types):
+        group_type = group.group_type.value
+        has_state = not states or group.state.value.lower() in states
+        if has_state and (not types or group_type.lower() in types):
             groups.append(
                 {
                     "group_id": group.group_id,
                     "protocol_type": group.protocol_type,
                     "group_state": group.state.value,
-                    "group_type": _TYPE,
+                    "group_type": group_type,
                 }
             )
     return {"throttle_time": 0, "error_code": code, "groups": groups}

@@ -1,9 +1,10 @@
 """ListOffsets (2), versions 1-11: offsets by meaning or by timestamp.
 
 Behaviour, by the timestamp asked for: -1 the high watermark (the last stable offset for
-read_committed), -2 the log start, -3 the first record with the largest timestamp, -4 the
-earliest local offset, which is the log start, as nothing is tiered; so there is none for -5, the
-latest tiered offset, and for -6, the earliest that waits to be tiered. From 0 on: the first record
+read_committed), -2 the log start, -3 the first record with the largest timestamp, -4 the earliest
+offset that bookies still have, -5 the last one that the object store has (with -1 if it has none),
+-6 the first one that it does not have, which is answered for topics with remote.storage.enable
+only. From 0 on: the first record
 that is not older. Where no record fits: offset and timestamp -1 and no error; for read_committed
 none at or above the last stable offset does. A search finds the record, not only its batch; where a
 request would have more than `opened_records_max` records looked at, only its batch. A partition
@@ -20,12 +21,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from broker.access.rights import DESCRIBE_TOPIC
 from broker.errors import InvalidRequest, InvalidTimestampQuery
 from broker.faults import Code, code_of
-from broker.front.batches.fetch_round import check_epoch
+from broker.front.handlers.fetch import check_epoch
 from broker.front.services import Call, Services
 from broker.partition.partition import Partition
+from broker.security.rights import DESCRIBE_TOPIC
 from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.batches.record_scan import OpenedRecords
@@ -120,12 +121,22 @@ async def _find(asking: _Asking, leader: Partition, asked: int) -> tuple[int, in
         raise InvalidTimestampQuery(f"timestamp {asked} has no meaning in version {version}")
     if asked == _LATEST:
         return (leader.last_stable_offset if committed else leader.high_watermark), -1
-    if asked in (_EARLIEST, _EARLIEST_LOCAL):
+    if asked == _EARLIEST:
         return leader.log_start_offset, -1
-    if asked in (_LATEST_TIERED, _EARLIEST_PENDING):
-        return _NONE
+    if asked in (_EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING):
+        return _tiered(leader, asked), -1
     if asked == _MAX_TIMESTAMP:
         found = await leader.reader.offset_of_max_timestamp(opened, read_committed=committed)
     else:
         found = await leader.reader.offset_for_timestamp(asked, opened, read_committed=committed)
     return found or _NONE
+
+
+def _tiered(leader: Partition, asked: int) -> int:
+    """Answer what is asked of the border between bookies and object store; -1: there is none."""
+    start, state = leader.log_start_offset, leader.usage.listed.offload
+    if asked == _EARLIEST_LOCAL:
+        return max(start, state.local_from)
+    if asked == _EARLIEST_PENDING:
+        return max(start, state.stored_until) if leader.topic.config.remote.is_on else -1
+    return state.stored_until - 1 if state.stored_until > start else -1

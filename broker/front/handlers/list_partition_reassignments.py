@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import DESCRIBE_CLUSTER
 from broker.faults import Code
 from broker.front.services import Call, Services
+from broker.security.rights import DESCRIBE_CLUSTER
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.LIST_PARTITION_REASSIGNMENTS

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import DESCRIBE_TRANSACTIONAL_ID
 from broker.errors import BrokerError, InvalidRegularExpression, NotCoordinator
 from broker.faults import Code, code_of
-from broker.front.linear_pattern import LinearPattern
 from broker.front.services import Call, Services
-from broker.transactions.core.transaction_types import (
+from broker.security.core.linear_pattern import LinearPattern
+from broker.security.rights import DESCRIBE_TRANSACTIONAL_ID
+from broker.transactions.core.transaction import (
     STATE_NAMES,
     TransactionMetadata,
     TransactionState,

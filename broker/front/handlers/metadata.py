@@ -23,26 +23,29 @@ broker with the lowest id.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from broker.access.rights import (
+from broker.cluster.core.topology import TopicInfo
+from broker.errors import TopicExists
+from broker.faults import Code, code_of
+from broker.front import audit
+from broker.front.endpoints import reachable
+from broker.front.services import Call, Services
+from broker.security.core.acls import ResourceType
+from broker.security.rights import (
     CREATE_CLUSTER,
     CREATE_TOPIC,
     DESCRIBE_CLUSTER,
     DESCRIBE_TOPIC,
     OPERATIONS_NOT_ASKED,
 )
-from broker.cluster.core.topology import TopicInfo
-from broker.errors import TopicExists
-from broker.faults import Code, code_of
-from broker.front.endpoints import reachable
-from broker.front.services import Call, Services
-from broker.security.core.acls import ResourceType
 from broker.topics.core.topic_rules import INTERNAL_TOPICS, check_name
 from client.errors import MetadataError, QuireError
+from client.node import background
 from client.node.logs import AT_WILL
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
@@ -168,10 +171,20 @@ async def _look_or_create(
     if topic is None and may_create and name not in INTERNAL_TOPICS:
         if not services.rights.may(call.peer, CREATE_CLUSTER):
             services.rights.require(call.peer, CREATE_TOPIC, name)
-        try:
-            topic = await services.topics.create(name)
-        except TopicExists:
-            topic = await cluster.look_for_topic(name)
+        # It is made though whoever asked may be gone by then: a client with little patience would
+        # never get it.
+        topic = await asyncio.shield(
+            background.begin(_create(services, call, name), f"create {name}")
+        )
+    return topic
+
+
+async def _create(services: Services, call: Call, name: str) -> TopicInfo | None:
+    try:
+        topic = await services.topics.create(name)
+    except TopicExists:
+        return await services.cluster.look_for_topic(name)
+    audit.note(call, f"topic {name}: created by asking for it")
     return topic
 
 

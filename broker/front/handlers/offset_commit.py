@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from broker.access.rights import READ_GROUP, READ_TOPIC
 from broker.errors import BrokerError, GroupIdNotFound
 from broker.faults import Code, code_of
-from broker.front.offsets.committing import commit_offsets, outcome_codes
+from broker.front.offset_commits import commit_offsets, outcome_codes
 from broker.front.services import Call, Services
 from broker.groups.core.group_types import Commit, OffsetToCommit
+from broker.security.rights import READ_GROUP, READ_TOPIC
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 
@@ -30,6 +30,7 @@ VERSIONS: Final = (2, 10)
 NEEDS: Final = (READ_GROUP, READ_TOPIC)
 
 _GROUP_ID_NOT_FOUND_FROM: Final = 9
+_MEMBER_EPOCH_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 10
 
 
@@ -53,6 +54,7 @@ async def _commit(
         member_id=request.member_id,
         instance_id=field(request, "group_instance_id"),
         generation=request.generation_id_or_member_epoch,
+        has_member_epoch=call.version >= _MEMBER_EPOCH_FROM,
     )
     try:
         coordinator = services.groups.coordinator(request.group_id)

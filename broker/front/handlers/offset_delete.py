@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import DELETE_GROUP, READ_TOPIC
 from broker.errors import BrokerError, InvalidGroupId, UnknownTopicOrPartition
 from broker.faults import Code, code_of
+from broker.front import audit
 from broker.front.services import Call, Services
 from broker.groups.core.group_offsets import TopicPartition
+from broker.security.rights import DELETE_GROUP, READ_TOPIC
 from client.wire.kafka.apis import ApiKey
 from client.wire.steps import STEP_ITEMS
 
@@ -58,6 +59,9 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         (key, int(Code.none) if outcome is None else code_of(outcome))
         for key, outcome in zip(known, outcomes, strict=True)
     )
+    done = sum(outcome is None for outcome in outcomes)
+    if done:
+        audit.note(call, f"group {request.group_id!r}: offsets of {done} partitions deleted")
     return {
         "throttle_time": 0,
         "error_code": Code.none,

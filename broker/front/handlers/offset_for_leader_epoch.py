@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import DESCRIBE_TOPIC
 from broker.faults import Code, code_of
-from broker.front.batches.fetch_round import check_epoch
+from broker.front.handlers.fetch import check_epoch
 from broker.front.services import Call, Services
+from broker.security.rights import DESCRIBE_TOPIC
 from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field

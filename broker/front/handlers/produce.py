@@ -14,10 +14,12 @@ them in another order. What has waited in vain when the request's timeout ends, 
 arrival, was not applied and is answered with NOT_ENOUGH_REPLICAS, which clients retry.
 
 Two more things let the rest of a connection wait in order: a request of very many batches is begun
-a few hundred in each turn of the loop, and so are the records of a compacted topic's batch looked
-at for their keys, where there are many. All requests of a broker that take so long share its turns
-(`client/node/turns.py`). A request has at most `opened_records_max` records looked at; a batch
-beyond is refused with MESSAGE_TOO_LARGE, which makes Java's producer split it.
+a few hundred in each turn of the loop, and so are the records of a batch read that holds many. All
+requests of a broker that take so long share its turns (`client/node/turns.py`). Plain batches are
+read as they are appended: the sender pays for each byte. A compressed one may hold a hundred times
+its size, so it is inflated and read before, in turns of the loop if it is large. A request has at
+most `opened_records_max` compressed records; a batch beyond is refused with MESSAGE_TOO_LARGE,
+which makes Java's producer split it.
 
 A batch for a partition that this broker is about to lead waits until it does, for as long as
 `leadership/awaited_partitions.py` allows and never longer than the request's timeout; then it is
@@ -38,35 +40,46 @@ Errors that clients can turn into a new leader carry it as a hint, from version 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.errors import NotLeader, RequestTimedOut
-from broker.faults import message_of
-from broker.front.batches.batch_leader import batch_leader
-from broker.front.batches.key_checks import KeyChecks
-from broker.front.batches.produce_answer import ProduceAnswer, Row, frameless, stored_answer
-from broker.front.batches.produce_terms import PRODUCE_NEEDS, ProduceTerms, terms_of
-from broker.front.batches.unstarted_batches import (
-    NEXT_TURN,
-    Batch,
-    Obstacle,
-    UnstartedBatches,
+from broker.errors import (
+    InvalidRecord,
+    InvalidRequiredAcks,
+    InvalidTopicName,
+    LeadershipError,
+    NotLeader,
+    RequestTimedOut,
+    UnknownTopicId,
+    UnsupportedCompression,
 )
+from broker.faults import Code, code_of, message_of
+from broker.front.codec_thread import CodecThread, Work
+from broker.front.endpoints import leader_endpoints
 from broker.front.services import Call, Services
 from broker.front.throttling import begin_produce, produced_ms
 from broker.leadership.awaited_partitions import Key
-from broker.partition.core.transactions.verification import ProducerTransaction
+from broker.partition.core.batch_checks import (
+    CheckedBatch,
+    is_recompressed,
+    recompressed,
+    takes_long,
+)
+from broker.partition.core.held_batches import ProducerTransaction
 from broker.partition.partition import Append, Partition
+from broker.security.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from client.errors import QuireError, RemoteProtocolError
 from client.fast_tuple import new_tuple
 from client.node.logs import AT_WILL
+from client.node.turns import Turns
 from client.wire.kafka import produce as wire
-from client.wire.kafka.answer_parts import Topic
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.produce import ProduceRequest
-from client.wire.steps import STEP_ITEMS, Steps
+from client.wire.kafka.batches.records import CODEC_AT, CODEC_MASK, Codec
+from client.wire.kafka.connection import Buffer, response_head
+from client.wire.kafka.produce import NodeEndpoint, PartitionResult, ProduceRequest, Topic
+from client.wire.steps import STEP_ITEMS, ItemCount, Steps
 
 if TYPE_CHECKING:
     from broker.front.dispatch import Channel
@@ -75,12 +88,32 @@ log = logging.getLogger(__name__)
 
 KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = (0, wire.VERSION_MAX)
-NEEDS: Final = PRODUCE_NEEDS
+NEEDS: Final = (WRITE_TOPIC, WRITE_TRANSACTIONAL_ID)
 
 _TV2_FROM: Final = 12
 """From this version on the batch itself makes its partition part of the transaction."""
+_REFUSALS: Final = (LeadershipError, UnknownTopicId)
+"""We do not lead the partition, but may in a moment."""
 _TIMEOUT_S_MIN: Final = 0.001
 _NOT_STARTED: Final = RequestTimedOut("the batch waited behind others for too long")
+_KNOWN_ACKS: Final = (-1, 0, 1)
+
+_ZSTD_FROM: Final = 7
+
+_WORK_BYTES: Final = 16 * 1024
+"""Bytes of records whose reading costs as much as a batch that is begun."""
+
+_LEADER_HINT_FROM: Final = 10
+_ABORTABLE_FROM: Final = 11
+"""The version from which clients know TRANSACTION_ABORTABLE."""
+_ABORTABLE: Final = int(Code.transaction_abortable)
+_TIMED_OUT: Final = int(Code.request_timed_out)
+
+Row = tuple[int, Partition | None, Append | QuireError]
+"""One partition of a request: its index, who leads it, and what becomes of its batch."""
+
+Results = Sequence[tuple[Topic, Sequence[PartitionResult]]]
+"""By topic."""
 
 
 def start(services: Services, call: Call, body: memoryview, channel: Channel, size: int) -> None:
@@ -106,19 +139,21 @@ class _Produce:
     """One request under way."""
 
     __slots__ = (
+        "_acks",
         "_answered",
         "_call",
         "_channel",
+        "_checks",
         "_held",
-        "_keys",
+        "_is_checked",
         "_muted",
         "_pending",
         "_services",
         "_slot",
         "_stop_parsing",
-        "_terms",
         "_ticket",
         "_topics",
+        "_transactional_id",
         "_unstarted",
         "_work",
     )
@@ -127,8 +162,11 @@ class _Produce:
         self._services = services
         self._call = call
         self._channel = channel
-        self._terms: ProduceTerms
-        """From `begin` on."""
+        self._acks = -1
+        self._transactional_id: str | None = None
+        self._is_checked = False
+        """Whether `_check` may find anything; not where everybody may write, and `acks` is known.
+        The three are those of the request, from `begin` on."""
         self._slot = channel.open(KEY, size)
         self._topics: list[tuple[Topic, list[Row]]] = []
         self._pending = 1
@@ -139,12 +177,13 @@ class _Produce:
         self._held: dict[Key, list[Batch]] = {}
         """Batches whose partition is about to be led."""
         self._unstarted: UnstartedBatches | None = None
-        """Batches that wait for room, for their keys or for a turn, or behind such a one."""
+        """Batches that wait for room, for their check or for a turn, or behind such a one."""
         self._stop_parsing: Callable[[], None] | None = None
         self._work = 0
         """What was done in this turn of the loop, in batches."""
-        self._keys: KeyChecks | None = None
-        """What most requests have none of: a batch whose keys are looked at."""
+        self._checks = RecordChecks(
+            services.codecs, self._slot.pass_on, services.config.opened_records_max
+        )
 
     def parse_on(self, steps: Steps[ProduceRequest]) -> None:
         """Read the rest of a request of very many partitions, a step in each turn."""
@@ -181,7 +220,8 @@ class _Produce:
         services, call = self._services, self._call
         if services.quotas.is_on:
             begin_produce(services, call, self._slot, self._channel)
-        self._terms = terms_of(services, call, request.acks, request.transactional_id)
+        self._acks, self._transactional_id = request.acks, request.transactional_id
+        self._is_checked = services.rights.is_on or request.acks not in _KNOWN_ACKS
         transaction: ProducerTransaction | None = None
         if request.transactional_id is not None:
             is_tv2 = call.version >= _TV2_FROM
@@ -223,7 +263,7 @@ class _Produce:
     def _hold_back(self, batch: Batch) -> None:
         """A batch was refused: keep it if its partition is led in a moment."""
         if isinstance(batch.rows[batch.at][2], NotLeader):
-            name = self._terms.name(batch.topic)
+            name = self._name(batch.topic)
             key = self._services.partitions.awaited_key(name, batch.partition)
             if key is not None:
                 self._held.setdefault(key, []).append(batch)
@@ -234,44 +274,77 @@ class _Produce:
             return NEXT_TURN
         self._work += 1
         rows, at, topic, index, records, transaction = batch
+        checks = self._checks
         try:
-            leader, records = batch_leader(
-                self._services.partitions, self._call.version, self._terms, topic, index, records
-            )
+            leader, records = self._leader(topic, index, records)
+            sent = len(records)
+            if checks.form is not None:
+                records = checks.new_form()
             size, admission = len(records), leader.admission
             if not admitted and not admission.has_room(size):
-                return leader
-            are_keys_checked = False
-            if admission.are_keys_required:
-                steps = self._check_keys(leader, records)
-                if steps is not None:
-                    return steps
-                are_keys_checked = True
-            append = leader.append(
-                records, are_keys_checked=are_keys_checked, transaction=transaction
-            )
+                return NoRoom(leader, size)
+            obstacle = checks.check(leader, records)
+            self._work += checks.work
+            checks.work = 0
+            if obstacle is not None:
+                return obstacle
+            append = leader.append(records, checked=checks.checked, transaction=transaction)
         except QuireError as error:
-            if self._keys is not None:
-                self._keys.forget()
+            checks.forget()
             rows[at] = (index, None, frameless(error))
+            if records and isinstance(error, _REFUSALS):
+                self._services.partitions.note_refused(topic, index, records)
             return None
-        if self._keys is not None:
-            self._keys.forget()
-        self._slot.pass_on(size)
+        checks.forget()
+        self._slot.pass_on(sent)
         count = append.end_offset - append.base_offset
-        self._services.metrics.on_produced(leader.topic.name, count, size)
+        self._services.metrics.on_produced(leader.topic.name, count, sent)
         rows[at] = (index, leader, append)
         self._pending += 1
         append.on_done(self._on_done)
         return None
 
-    def _check_keys(self, leader: Partition, records: memoryview) -> Steps[int] | None:
-        """Look at a batch's keys, unless that is done; return the steps that are left of it."""
-        if self._keys is None:
-            self._keys = KeyChecks(self._services.config.opened_records_max)
-        steps = self._keys.check(leader, records)
-        self._work += self._keys.take_work()
-        return steps
+    def _leader(
+        self, topic: Topic, index: int, records: memoryview | None
+    ) -> tuple[Partition, memoryview]:
+        """Return who takes a batch, and the batch. Raises what can be said without looking into
+        it."""
+        name = topic if isinstance(topic, str) else self._name(topic)
+        if self._is_checked:
+            self._check(name)
+        leader = self._services.partitions.leader(name, index)
+        if leader.topic.internal:
+            raise InvalidTopicName(f"topic {name!r} belongs to the brokers")
+        if name is not topic and leader.topic.topic_id != topic:
+            raise UnknownTopicId(f"{leader.name} was deleted and created again: its id has changed")
+        if not records:
+            raise InvalidRecord("there is no record batch")
+        if (
+            self._call.version < _ZSTD_FROM
+            and len(records) > CODEC_AT
+            and records[CODEC_AT] & CODEC_MASK == Codec.ZSTD
+        ):
+            raise UnsupportedCompression("zstd needs version 7 of Produce")
+        return leader, records
+
+    def _name(self, topic: Topic) -> str:
+        """Return a topic's name. Raises UnknownTopicId."""
+        if isinstance(topic, str):
+            return topic
+        known = self._services.cluster.topic_by_id.get(topic)
+        if known is None:
+            raise UnknownTopicId(f"no topic has the id {topic}")
+        return known.name
+
+    def _check(self, topic: str) -> None:
+        """Raise InvalidRequiredAcks, or AuthorizationFailed if the client may not write here."""
+        if self._acks not in _KNOWN_ACKS:
+            raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {self._acks}")
+        rights = self._services.rights
+        if rights.is_on:
+            if self._transactional_id is not None:
+                rights.require(self._call.peer, WRITE_TRANSACTIONAL_ID, self._transactional_id)
+            rights.require(self._call.peer, WRITE_TOPIC, topic)
 
     # --- waiting for the leader
 
@@ -312,7 +385,7 @@ class _Produce:
         if obstacle is not None:
             self._begin_waiting(obstacle, batch)
 
-    # --- waiting for room, for keys, for a turn
+    # --- waiting for room, for a check, for a turn
 
     def _wait(self, unstarted: UnstartedBatches, obstacle: Obstacle) -> None:
         """Begin nothing further of this connection until the first of them can go on."""
@@ -357,9 +430,7 @@ class _Produce:
         """Refuse what has waited in vain."""
         rows, at, topic, index, records, _ = batch
         try:
-            leader, found = batch_leader(
-                self._services.partitions, self._call.version, self._terms, topic, index, records
-            )
+            leader, found = self._leader(topic, index, records)
             rows[at] = (index, None, leader.admission.refusal(found))
         except QuireError as error:
             rows[at] = (index, None, error)
@@ -414,7 +485,7 @@ class _Produce:
         try:
             services, slot = self._services, self._slot
             wait_ms = produced_ms(services, self._call, slot) if services.quotas.is_on else 0
-            is_plain = self._terms.acks and not wait_ms
+            is_plain = self._acks and not wait_ms
             buffers = stored_answer(self._call, self._topics) if is_plain else None
             if buffers is None:
                 self._build(self._answer_steps(wait_ms))
@@ -443,7 +514,7 @@ class _Produce:
     def _answer_steps(self, wait_ms: int) -> Steps[None]:
         channel, answer = self._channel, ProduceAnswer(self._services, self._call)
         results = yield from answer.results(self._topics)
-        if self._terms.acks == 0:
+        if self._acks == 0:
             if answer.error is not None:
                 self._slot.release()
                 channel.fail(f"produce with acks 0 failed: {message_of(answer.error)}")
@@ -451,3 +522,338 @@ class _Produce:
                 channel.answer(self._slot, ())
             return
         channel.answer(self._slot, (yield from answer.encode(results, wait_ms)))
+
+
+class Recompression(NamedTuple):
+    """A checked batch that has to be compressed anew."""
+
+    begin: Callable[[Callable[[], None]], Callable[[], None]]
+    """Begins it; calls what it is given once it is over, and returns a function that prevents
+    that."""
+
+
+class RecordChecks:
+    """Checks the batches of one request, one after the other."""
+
+    __slots__ = ("_codecs", "_left", "_pass_on", "checked", "form", "work")
+
+    def __init__(
+        self, codecs: CodecThread, pass_on: Callable[[int], None], records_max: int
+    ) -> None:
+        """`pass_on`: counts bytes that are not held for the request any more; negative: more."""
+        self._codecs = codecs
+        self._pass_on = pass_on
+        self._left = records_max
+        """Compressed records that may be looked at from now on."""
+        self.work = 0
+        self.checked: CheckedBatch | None = None
+        """The batch whose turn it is, once its check has ended."""
+        self.form: memoryview | BaseException | None = None
+        """It as it is to be stored, or what went wrong, if it was to be compressed anew."""
+
+    def check(self, leader: Partition, batch: memoryview) -> Steps[None] | Recompression | None:
+        """Check a batch that takes long; return what is left to be done, if there is anything.
+        Once there is nothing left, `checked` says what is to be appended.
+
+        Raises MessageTooLarge and the rest of the `InvalidRecord` family.
+        """
+        self.work += len(batch) // _WORK_BYTES
+        limits = leader.admission.limits
+        wanted = limits.compression
+        if wanted is not None and self.form is None and is_recompressed(batch, wanted):
+            if self.checked is None and (steps := self._begin_check(leader, batch)) is not None:
+                return steps
+            assert self.checked is not None, "the check has ended"
+            work = partial(recompressed, batch, self.checked, wanted, limits)
+            return Recompression(partial(self._recompress, work))
+        if self.checked is not None or not takes_long(batch):
+            return None
+        return self._begin_check(leader, batch)
+
+    def _begin_check(self, leader: Partition, batch: memoryview) -> Steps[None] | None:
+        steps = self._run(leader.admission.checking(batch, self._left))
+        try:
+            next(steps)
+        except StopIteration:
+            return None
+        return steps
+
+    def _run(self, steps: Steps[CheckedBatch]) -> Steps[None]:
+        checked = yield from steps
+        self.checked = checked
+        if checked.header.attributes & CODEC_MASK:
+            self._left -= checked.header.record_count
+        self.work += checked.body_bytes // _WORK_BYTES
+
+    def _recompress(self, work: Work, then: Callable[[], None]) -> Callable[[], None]:
+        def on_done(outcome: tuple[bytes, CheckedBatch] | BaseException) -> None:
+            if isinstance(outcome, BaseException):
+                self.form = outcome
+            else:
+                stored, self.checked = outcome
+                self._pass_on(-len(stored))
+                self.form = memoryview(stored)
+            then()
+
+        return self._codecs.begin(work, on_done)
+
+    def new_form(self) -> memoryview:
+        """Return the batch as it is to be stored, once it is compressed anew.
+
+        Raises what was raised meanwhile: MessageTooLarge, BatchTooLarge.
+        """
+        form = self.form
+        assert form is not None
+        if isinstance(form, BaseException):
+            raise form
+        return form
+
+    def forget(self) -> None:
+        """The next batch comes."""
+        self.checked = None
+        if self.form is not None:
+            if isinstance(self.form, memoryview):
+                self._pass_on(len(self.form))
+            self.form = None
+
+
+def stored_answer(
+    call: Call, topics: Sequence[tuple[Topic, Sequence[Row]]]
+) -> tuple[Buffer, ...] | None:
+    """Return the answer to a request whose batches are all stored, as most are, and not many;
+    None for any other. It costs a fifth of the general way."""
+    if len(topics) != 1 or len(topics[0][1]) != 1:
+        return _all_stored_answer(call, topics)
+    topic, ((index, leader, outcome),) = topics[0]
+    if leader is None or type(outcome) is not Append:
+        return None
+    if not outcome.completed or outcome.error is not None:
+        return None
+    body = wire.stored_response(
+        call.version,
+        topic,
+        index,
+        outcome.base_offset,
+        outcome.log_append_time_ms,
+        leader.log_start_offset,
+    )
+    return response_head(ApiKey.PRODUCE, call.version, call.correlation_id, len(body)), body
+
+
+def _all_stored_answer(
+    call: Call, topics: Sequence[tuple[Topic, Sequence[Row]]]
+) -> tuple[Buffer, ...] | None:
+    found: list[tuple[Topic, list[tuple[int, int, int, int]]]] = []
+    left = STEP_ITEMS - len(topics)
+    for topic, rows in topics:
+        left -= len(rows)
+        if left < 0:
+            return None
+        results: list[tuple[int, int, int, int]] = []
+        found.append((topic, results))
+        for index, leader, outcome in rows:
+            if leader is None or type(outcome) is not Append or not outcome.completed:
+                return None
+            if outcome.error is not None:
+                return None
+            base, set_ms = outcome.base_offset, outcome.log_append_time_ms
+            results.append((index, base, set_ms, leader.log_start_offset))
+    body = wire.all_stored_response(call.version, found)
+    return response_head(ApiKey.PRODUCE, call.version, call.correlation_id, len(body)), body
+
+
+def frameless(error: QuireError) -> QuireError:
+    """Return an error that keeps none of the frames that it, and its causes, were raised through.
+
+    They have the rows that it is put into: cycles, which in a request of very many refused batches
+    are so many objects that the collector of cycles would stop the loop for them.
+    """
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    return error
+
+
+class ProduceAnswer:
+    """The answer to one request."""
+
+    def __init__(self, services: Services, call: Call) -> None:
+        self._services = services
+        self._call = call
+        self.error: QuireError | None = None
+        """The last that was found."""
+
+    def results(self, topics: Sequence[tuple[Topic, Sequence[Row]]]) -> Steps[Results]:
+        """Say what became of every batch by now."""
+        version = self._call.version
+        items = ItemCount()
+        results: list[tuple[Topic, list[PartitionResult]]] = []
+        for topic, rows in topics:
+            found: list[PartitionResult] = []
+            results.append((topic, found))
+            for row in rows:
+                if items.is_step_over():
+                    yield
+                found.append(self._result(topic, row, version))
+        return results
+
+    def encode(self, results: Results, throttle_ms: int = 0) -> Steps[tuple[Buffer, ...]]:
+        """Return the frame."""
+        call = self._call
+        endpoints = () if self.error is None else self._endpoints(results)
+        body = yield from wire.response_steps(call.version, results, endpoints, throttle_ms)
+        return response_head(ApiKey.PRODUCE, call.version, call.correlation_id, len(body)), body
+
+    def _result(self, topic: Topic, row: Row, version: int) -> PartitionResult:
+        """Say what became of a batch by now."""
+        index, leader, outcome = row
+        start_offset = -1 if leader is None else leader.log_start_offset
+        if isinstance(outcome, Append):
+            if outcome.completed and outcome.error is None:
+                return PartitionResult(
+                    index, 0, outcome.base_offset, outcome.log_append_time_ms, start_offset
+                )
+            error: QuireError | None = outcome.error
+            if error is None:
+                self._count(_TIMED_OUT)
+                self.error = RequestTimedOut("the append was not confirmed in time")
+                return PartitionResult(index, _TIMED_OUT)
+        else:
+            error = outcome
+        code = code_of(error)
+        if code == _ABORTABLE and version < _ABORTABLE_FROM:
+            code = int(Code.invalid_txn_state)
+        self._count(code)
+        self.error = error
+        hint = None
+        if version >= _LEADER_HINT_FROM and isinstance(error, NotLeader):
+            hint = self._hint(topic, index, error)
+        to_blame = error.record_indexes if isinstance(error, InvalidRecord) else ()
+        return PartitionResult(index, code, -1, -1, start_offset, message_of(error), hint, to_blame)
+
+    def _count(self, code: int) -> None:
+        errors = self._services.metrics.produce_errors
+        errors[code] = errors.get(code, 0) + 1
+
+    def _hint(self, named: Topic, index: int, error: NotLeader) -> tuple[int, int] | None:
+        cluster = self._services.cluster
+        if isinstance(named, str):
+            topic = cluster.topics.get(named)
+        else:
+            topic = cluster.topic_by_id.get(named)
+        if topic is None or error.leader is None or error.leader not in cluster.brokers:
+            return None
+        return error.leader, cluster.leader_epochs.get(topic, index)
+
+    def _endpoints(self, topics: Results) -> list[NodeEndpoint]:
+        if self._call.version < _LEADER_HINT_FROM:
+            return []
+        leaders = {
+            result.leader[0]: None
+            for _, results in topics
+            for result in results
+            if result.leader is not None
+        }
+        return leader_endpoints(self._services, leaders, self._call.peer)
+
+
+class Batch(NamedTuple):
+    """A batch of the request, and the row in which its outcome belongs."""
+
+    rows: list[Row]
+    at: int
+    topic: Topic
+    partition: int
+    records: memoryview | None
+    transaction: ProducerTransaction | None
+
+
+class NextTurn:
+    """Nothing but a turn of the loop: many others of the request were begun in this one."""
+
+
+NEXT_TURN: Final = NextTurn()
+
+
+class NoRoom(NamedTuple):
+    """A partition has no room for a batch."""
+
+    partition: Partition
+    size: int
+    """Of the batch as it is to be stored."""
+
+
+Obstacle = NoRoom | Steps[None] | Recompression | NextTurn
+"""What a batch waits for: room in its partition, the steps in which its records are read, its new
+form, or another turn."""
+
+
+class UnstartedBatches:
+    """The batches of one request, which keep their order."""
+
+    __slots__ = ("_batches", "_cancel", "_go_on", "_turns")
+
+    def __init__(self, turns: Turns, first: Batch, go_on: Callable[[bool], None]) -> None:
+        """`go_on` is called when nothing is in the way of the first batch any more; its argument
+        says whether the batch has been given room."""
+        self._turns = turns
+        self._batches = deque([first])
+        self._go_on = go_on
+        self._cancel: Callable[[], None]
+        """From `wait` on."""
+
+    @property
+    def first(self) -> Batch | None:
+        """The batch whose turn it is."""
+        return self._batches[0] if self._batches else None
+
+    def append(self, batch: Batch) -> None:
+        """Wait behind all others."""
+        self._batches.append(batch)
+
+    def leave(self) -> None:
+        """The first batch is begun."""
+        self._batches.popleft()
+
+    def wait(self, obstacle: Obstacle) -> None:
+        """Call `go_on` once the first batch can be begun."""
+        if isinstance(obstacle, NoRoom):
+            admission = obstacle.partition.admission
+            self._cancel = admission.on_room(obstacle.size, self._on_room)
+        elif isinstance(obstacle, Recompression):
+            self._cancel = obstacle.begin(partial(self._go_on, False))
+        elif isinstance(obstacle, NextTurn):
+            self._cancel = self._turns.on_turn(partial(self._go_on, False))
+        else:
+            self._cancel = self._turns.on_turn(partial(self._on_step, obstacle))
+
+    def stop(self) -> None:
+        """Do not call `go_on` any more."""
+        self._cancel()
+
+    def refuse(self, refuse: Callable[[Batch], None], then: Callable[[], None]) -> None:
+        """Refuse all of them, some in each turn of the loop."""
+        batches = self._batches
+        for _ in range(min(STEP_ITEMS, len(batches))):
+            refuse(batches.popleft())
+        if batches:
+            self._cancel = self._turns.on_turn(partial(self.refuse, refuse, then))
+        else:
+            then()
+
+    def _on_room(self) -> None:
+        """The first batch has room, or its partition is led no longer."""
+        assert self._batches, "who waits for room has a batch to append"
+        self._go_on(True)
+
+    def _on_step(self, steps: Steps[None]) -> None:
+        """Go on with the check of the first batch."""
+        assert self._batches, "a batch that is checked waits"
+        try:
+            next(steps)
+        except StopIteration:
+            self._go_on(False)
+        except QuireError as error:
+            batch = self._batches.popleft()
+            batch.rows[batch.at] = (batch.partition, None, frameless(error))
+            self._go_on(False)
+        else:
+            self.wait(steps)

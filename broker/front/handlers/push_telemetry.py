@@ -14,12 +14,11 @@ from typing import Any, Final
 
 from broker.faults import Code
 from broker.front.services import Call, Services
-from broker.front.telemetry.clients import NOBODY, wanted, who
-from broker.front.telemetry.otlp import points
+from broker.front.telemetry import NOBODY, points, wanted, who
 from client.errors import RemoteProtocolError
+from client.security.networks import network_of
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.compression import decompress
-from client.wire.kafka.batches.records import Codec
+from client.wire.kafka.batches.records import Codec, decompress
 
 KEY: Final = ApiKey.PUSH_TELEMETRY
 VERSIONS: Final = (0, 0)
@@ -51,7 +50,13 @@ async def _push(services: Services, call: Call, request: Any) -> int:
     is_early = telemetry.is_early(instance_id, found.interval_ms, now_s)
     if is_early and not request.terminating:
         return Code.throttling_quota_exceeded
-    if not telemetry.admit(instance_id, who(services, call), found.interval_ms, now_s):
+    if not telemetry.admit(
+        instance_id,
+        who(services, call),
+        found.interval_ms,
+        now_s,
+        network=network_of(call.peer.host),
+    ):
         return Code.unknown_subscription_id
     try:
         data = decompress(Codec(request.compression_type), request.metrics, _OPENED * size_max)

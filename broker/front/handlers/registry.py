@@ -17,14 +17,18 @@ from broker.front.handlers import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_share_group_offsets,
     alter_user_scram_credentials,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_acls,
     create_partitions,
     create_topics,
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_topics,
     describe_acls,
     describe_client_quotas,
@@ -33,6 +37,7 @@ from broker.front.handlers import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -61,12 +66,17 @@ from broker.front.handlers import (
     push_telemetry,
     sasl_authenticate,
     sasl_handshake,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
     unregister_broker,
     update_features,
     write_txn_markers,
 )
+from broker.security.rights import Need
 
 _MODULES: Final[Sequence[ModuleType]] = (
     add_offsets_to_txn,
@@ -75,14 +85,18 @@ _MODULES: Final[Sequence[ModuleType]] = (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_share_group_offsets,
     alter_user_scram_credentials,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_acls,
     create_partitions,
     create_topics,
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_topics,
     describe_acls,
     describe_client_quotas,
@@ -91,6 +105,7 @@ _MODULES: Final[Sequence[ModuleType]] = (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -119,6 +134,10 @@ _MODULES: Final[Sequence[ModuleType]] = (
     push_telemetry,
     sasl_authenticate,
     sasl_handshake,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -130,6 +149,11 @@ _MODULES: Final[Sequence[ModuleType]] = (
 def advertised(served: Sequence[Handler]) -> dict[int, tuple[int, int]]:
     """Return what clients are told: API key -> (lowest, highest version)."""
     return {one.key: one.versions for one in served if one.key != link.KEY}
+
+
+def needs_by_api() -> dict[int, tuple[Need, ...]]:
+    """Return what each API may ask for: API key -> needs."""
+    return {module.KEY: tuple(module.NEEDS) for module in _MODULES if module is not link}
 
 
 def handlers() -> list[Handler]:

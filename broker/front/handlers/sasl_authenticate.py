@@ -1,8 +1,9 @@
 """SaslAuthenticate (36), versions 0-2: a token of the SASL mechanism that was chosen.
 
-Behaviour: `broker/security/core/sasl.py`, `broker/access/login.py`. A failure is answered late and
-in general terms; then the connection is closed. While the metadata
-store does not say what passwords there are the error is one that clients retry.
+Behaviour: `broker/security/core/sasl.py`, `broker/security/login.py`. A failure is answered late
+and in general terms; then the connection is closed. While the metadata store does not say what
+passwords there are, or too many logins of the client's address have just failed, the error is one
+that clients retry.
 
 Versions: 1+ say how long the login is good for.
 """
@@ -12,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.errors import AccessUnknown, TooManyLogins
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
 from broker.security.core.sasl import Accepted, Challenge
-from broker.security_errors import AccessUnknown
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.SASL_AUTHENTICATE
@@ -29,8 +30,10 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         return _answer(Code.illegal_sasl_state, "there is no SASL on this listener")
     try:
         outcome = await call.login.authenticate(call.peer.host, bytes(request.auth_bytes))
-    except AccessUnknown as error:
+    except (AccessUnknown, TooManyLogins) as error:
         return _answer(code_of(error), message_of(error))
+    del request  # who waits holds nothing of it
+    await call.login.wait()
     if isinstance(outcome, Challenge):
         return _answer(Code.none, None, outcome.token)
     if isinstance(outcome, Accepted):

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import READ_GROUP
 from broker.errors import BrokerError, CoordinatorLoading, InvalidGroupId, InvalidRequest
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
 from broker.groups.core.group_types import NO_MEMBER, Sync
+from broker.security.rights import READ_GROUP
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import ALTER_CLUSTER
 from broker.errors import BrokerNotRegistered, InvalidRequest
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
+from broker.security.rights import ALTER_CLUSTER
 from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
 
@@ -32,7 +32,8 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
 
 
 def _check(services: Services, broker_id: int) -> None:
-    if broker_id in services.cluster.brokers:
+    cluster = services.cluster
+    if broker_id in cluster.brokers or broker_id in cluster.unreadable_brokers:
         raise InvalidRequest(f"broker {broker_id} is live: stop it, which ends its registration")
     if broker_id not in [broker.id for broker in services.cluster.listed_brokers()]:
         raise BrokerNotRegistered(f"there is no broker {broker_id}")

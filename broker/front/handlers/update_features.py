@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import ALTER_CLUSTER
 from broker.cluster.core.features import FeatureUpdate, UpdateType
 from broker.faults import Code, code_of, message_of
+from broker.front import audit
 from broker.front.services import Call, Services
+from broker.security.rights import ALTER_CLUSTER
 from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
@@ -43,6 +44,9 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         )
     except QuireError as refused:
         error = refused
+    if error is None and not field(request, "validate_only", False):
+        for one in updates:
+            audit.note(call, f"feature {one.name}: level {one.level}")
     code = Code.none if error is None else code_of(error)
     text = None if error is None else message_of(error)
     answer: dict[str, Any] = {"throttle_time": 0, "error_code": code, "error_message": text}

@@ -13,21 +13,21 @@ or not it will be.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import ALTER_CLUSTER, CLUSTER_ACTION
 from broker.errors import RequestTimedOut
 from broker.faults import code_of
 from broker.front.services import Call, Services
+from broker.security.rights import ALTER_CLUSTER, CLUSTER_ACTION
 from client.errors import QuireError
 from client.ids import ProducerId
+from client.node.logs import SECURITY
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.batches.control_batch import Marker
 from client.wire.steps import STEP_ITEMS
 
-_LOG = logging.getLogger(__name__)
+_LOG = SECURITY
 
 KEY: Final = ApiKey.WRITE_TXN_MARKERS
 VERSIONS: Final = (1, 2)

@@ -16,6 +16,7 @@ all later ones.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 PROTOCOL_TYPE: Final = "consumer"
@@ -49,6 +50,17 @@ def subscribed_topics(subscription: bytes) -> tuple[str, ...] | None:
     except (struct.error, UnicodeDecodeError):
         return None
     return tuple(sorted(set(topics)))
+
+
+def assignment_bytes(assigned: Mapping[str, Sequence[int]]) -> bytes:
+    """Return an assignment of version 0 without user data."""
+    parts = [_HEAD.pack(0, len(assigned))]
+    for name, indexes in assigned.items():
+        data = name.encode()
+        parts += (_SIZE.pack(len(data)), data, _COUNT.pack(len(indexes)))
+        parts.append(struct.pack(f">{len(indexes)}i", *indexes))
+    parts.append(_COUNT.pack(-1))
+    return b"".join(parts)
 
 
 def assigned_partitions(assignment: bytes) -> dict[str, tuple[int, ...]] | None:

@@ -1,7 +1,7 @@
 """All groups of one coordinator partition: replay, membership requests, deadlines.
 
 The groups themselves are in `group_table`; requests about offsets are in `offset_requests`, and
-what can be asked without changing anything is in `group_view`.
+what can be asked without changing anything is `GroupView`.
 
 The flow of everything durable: a request method returns `Append(ticket, records)`; the shell
 appends the records as one batch; when they are durable it calls `replay` for each record and
@@ -21,6 +21,7 @@ Source: Kafka's GroupCoordinatorShard, OffsetMetadataManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from broker.coordinator.core.coordinator_types import (
     CopiedRecord,
@@ -28,20 +29,28 @@ from broker.coordinator.core.coordinator_types import (
     LogItem,
     LogRecord,
     Now,
+    Reply,
     Ticket,
     Token,
     TransactionalRecord,
 )
 from broker.errors import (
     BrokerError,
+    CoordinatorNotAvailable,
     GroupError,
     GroupIdNotFound,
+    InconsistentGroupProtocol,
     InvalidGroupId,
     InvalidRequest,
     NonEmptyGroup,
     UnknownMember,
 )
-from broker.groups.core.group_table import GroupTable
+from broker.groups.core.consumer_group import ConsumerGroup, Topics
+from broker.groups.core.consumer_group_records import ConsumerGroupEntry, ShareGroupEntry
+from broker.groups.core.consumer_heartbeat import JOINING, ConsumerHeartbeat, check_heartbeat
+from broker.groups.core.group import Group
+from broker.groups.core.group_offsets import EPOCH_MAX, HeardMarker, Outcomes
+from broker.groups.core.group_table import AnyGroup, GroupTable, GroupView
 from broker.groups.core.group_types import (
     NO_MEMBER,
     GroupConfig,
@@ -53,24 +62,29 @@ from broker.groups.core.group_types import (
     ShardEffects,
     Sync,
 )
-from broker.groups.core.group_view import GroupView
-from broker.groups.core.offset_changes import Outcomes
 from broker.groups.core.offset_records import GroupEntry, OffsetEntry, decode, fits
 from broker.groups.core.offset_requests import OffsetRequests
-from broker.groups.core.pending_offsets import EPOCH_MAX, HeardMarker
+from broker.groups.core.share_group import ShareGroup, check_share_heartbeat
 from client.wire.kafka.batches.control_batch import Marker
 
 __all__ = ["GroupShard", "Outcomes"]
+
+_PASS_ON_S: Final = 1.0
 
 
 class GroupShard:
     """The groups of one partition of the internal topic."""
 
-    def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str]) -> None:
+    def __init__(
+        self, config: GroupConfig, new_member_id: Callable[[str], str], topics: Topics
+    ) -> None:
         """Start empty; feed the log to `replay`, then call `loaded`."""
         self._config = config
-        self._table = GroupTable(config, new_member_id)
+        self._table = GroupTable(config, topics, new_member_id)
         self._expire_s: float | None = None
+        self._pass_on_s: float | None = None
+        """When to see again what offsets of ended topics are left, because the log refused
+        something."""
         self.offsets = OffsetRequests(self._table, config)
         self.view = GroupView(self._table)
 
@@ -88,7 +102,11 @@ class GroupShard:
                 if isinstance(entry, OffsetEntry):
                     fold.replay(entry)
                 elif isinstance(entry, GroupEntry):
-                    self._table.get_or_create(entry.group_id).replay(entry.metadata)
+                    self._replay_classic(entry)
+                elif isinstance(entry, ConsumerGroupEntry):
+                    self._table.consumer(entry.group_id).replay(entry)
+                elif isinstance(entry, ShareGroupEntry):
+                    self._table.share(entry.entry.group_id).replay(entry.entry)
             case CopiedRecord(record):
                 entry = decode(*record)
                 if isinstance(entry, OffsetEntry):
@@ -105,12 +123,24 @@ class GroupShard:
             case HeardMarker(marker, epoch_max):
                 self._end_transaction(marker, epoch_max)
 
-    def _end_transaction(self, marker: Marker, epoch_max: int) -> None:
-        """What a producer had pending is committed, or gone."""
+    def _replay_classic(self, entry: GroupEntry) -> None:
+        is_consumer = isinstance(self._table.get(entry.group_id), ConsumerGroup)
+        if entry.metadata is not None or not is_consumer:
+            self._table.classic(entry.group_id).replay(entry.metadata)
+
+    def end_transaction(self, heard: HeardMarker) -> ShardEffects:
+        """Apply a marker that was written while this broker coordinates."""
+        groups = self._end_transaction(heard.marker, heard.epoch_max)
+        offsets = self._table.offsets
+        return self.offsets.settled({group_id: offsets.keys(group_id) for group_id in groups})
+
+    def _end_transaction(self, marker: Marker, epoch_max: int) -> Sequence[str]:
+        """What a producer had pending is committed, or gone; return the groups it is about."""
         groups = self._table.offsets.fold.end_transaction(
             marker.producer_id, is_commit=marker.is_commit, epoch_max=epoch_max
         )
         self._table.note(groups)
+        return groups
 
     def loaded(self, now: Now) -> ShardEffects:
         """Go live after the log was replayed to its end."""
@@ -134,7 +164,7 @@ class GroupShard:
         for dead in change.dead:
             table.forget(dead)
         table.note(change.keys)
-        return change.replies()
+        return (*change.replies(), *self.offsets.settled(change.keys))
 
     def on_store_failed(self, ticket: Ticket, error: BrokerError, now: Now) -> ShardEffects:
         """Continue after the log refused an Append: nothing of it is durable."""
@@ -148,6 +178,8 @@ class GroupShard:
             assert revived is not None
             revived.revive(now)
         table.note(change.keys)
+        if self.offsets.has_ended:  # not at once: the log may refuse whatever comes now
+            self._pass_on_s = now.s + _PASS_ON_S
         return change.replies(error)
 
     def unload(self, error: BrokerError) -> ShardEffects:
@@ -166,9 +198,18 @@ class GroupShard:
         """Take a JoinGroup. Raises GroupError, InvalidRequest."""
         _check_texts(request)
         table = self._table
+        group = table.get(request.group_id)
+        if isinstance(group, ShareGroup):
+            raise InconsistentGroupProtocol(f"{request.group_id} is a share group")
+        if isinstance(group, ConsumerGroup):
+            if group.state is not GroupState.EMPTY:
+                raise InconsistentGroupProtocol(
+                    f"the members of {request.group_id} use the consumer protocol"
+                )
+            return self._retire(group, token, now)
         if request.member_id != NO_MEMBER:
             table.of_member(request.group_id, request.member_id)
-        group = table.get_or_create(request.group_id)
+        group = table.classic(request.group_id)
         try:
             effects = group.join(request, token, now)
         except GroupError:
@@ -188,12 +229,77 @@ class GroupShard:
         self._table.note((request.group_id,))
         return outcome
 
+    def heartbeat_consumer(
+        self, request: ConsumerHeartbeat, token: Token, now: Now
+    ) -> ShardEffects:
+        """Take a heartbeat of the consumer protocol; the reply is `ConsumerHeartbeatReply`.
+
+        Raises GroupError, InvalidRequest.
+        """
+        check_heartbeat(request, self._config.consumer_assignors)
+        if not fits(request.group_id):
+            raise InvalidGroupId("the group id is too long")
+        texts = (request.member_id, request.instance_id, request.rack_id, request.client_id)
+        if not all(fits(text or "") for text in texts):
+            raise InvalidRequest("a name is too long")
+        table = self._table
+        group = table.get(request.group_id)
+        if isinstance(group, ShareGroup):
+            raise GroupIdNotFound(f"group {request.group_id} is a share group")
+        if not isinstance(group, ConsumerGroup):
+            if group is not None and group.state is not GroupState.EMPTY:
+                raise GroupIdNotFound(
+                    f"group {request.group_id} has members of the classic protocol: stop them, or"
+                    " set group.protocol=classic here"
+                )
+            if request.epoch != JOINING:
+                raise UnknownMember(request.member_id)
+            if group is not None and (group.stored is not None or not group.is_unused()):
+                return self._retire(group, token, now)
+            group = table.consumer(request.group_id)
+        return table.shard_effects(group, group.heartbeat(request, token, now))
+
+    def hear(self, group_id: str, member_id: str, now: Now) -> None:
+        """Renew the session of a member of the consumer protocol, whatever it is answered."""
+        group = self._table.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            group.hear(member_id, now)
+
+    def heartbeat_share(self, request: ConsumerHeartbeat, token: Token, now: Now) -> ShardEffects:
+        """Take a heartbeat of a member of a share group; the reply is `ConsumerHeartbeatReply`.
+
+        Raises GroupError, InvalidRequest.
+        """
+        check_share_heartbeat(request)
+        texts = (request.rack_id, request.client_id)
+        if not all(fits(text or "") for text in texts):
+            raise InvalidRequest("a name is too long")
+        table = self._table
+        group = table.get(request.group_id)
+        if not isinstance(group, ShareGroup):
+            if group is not None:
+                raise GroupIdNotFound(f"group {request.group_id} is not a share group")
+            if request.epoch != JOINING:
+                raise GroupIdNotFound(f"there is no share group {request.group_id}")
+            group = table.share(request.group_id)
+        return table.shard_effects(group, group.heartbeat(request, token, now))
+
+    def _retire(self, group: AnyGroup, token: Token, now: Now) -> ShardEffects:
+        """Somebody wants to join an empty group by the other protocol: what the log has of its
+        members goes first, its offsets stay; the client tries again."""
+        refusal = CoordinatorNotAvailable(f"group {group.group_id} changes its protocol")
+        if not group.is_unused():
+            return (Reply(token, refusal),)
+        group.mark_dead(now)
+        dead = (group.group_id,)
+        return (*self._table.offsets.remove({}, None, (), dead=dead), Reply(token, refusal))
+
     def leave(
         self, group_id: str, leaving: Sequence[Leaving], now: Now
     ) -> tuple[Outcomes, ShardEffects]:
         """Remove members. Returns an outcome for each. Raises GroupError."""
         group = self._table.get(group_id)
-        if group is None:
+        if not isinstance(group, Group):
             return tuple(UnknownMember(one.member_id) for one in leaving), ()
         outcomes, effects = group.leave(leaving, now)
         return outcomes, self._table.shard_effects(group, effects)
@@ -206,7 +312,9 @@ class GroupShard:
             group = self._table.get(group_id)
             if group is None or group.state is GroupState.DEAD:
                 outcomes.append(GroupIdNotFound(group_id))
-            elif group.state is not GroupState.EMPTY:
+            elif group.state is not GroupState.EMPTY or (
+                isinstance(group, ConsumerGroup) and not group.is_unused()
+            ):
                 outcomes.append(NonEmptyGroup(group_id))
             else:
                 group.mark_dead(now)
@@ -219,7 +327,7 @@ class GroupShard:
 
     def next_deadline(self) -> float | None:
         """Return when `on_deadline` wants to be called; perhaps early, never late."""
-        deadlines = (self._table.wakes.first(), self._expire_s)
+        deadlines = (self._table.wakes.first(), self._expire_s, self._pass_on_s)
         return min((at_s for at_s in deadlines if at_s is not None), default=None)
 
     def on_deadline(self, now: Now) -> ShardEffects:
@@ -233,6 +341,9 @@ class GroupShard:
         if self._expire_s is not None and self._expire_s <= now.s:
             self._expire_s = now.s + self._config.offsets_check_interval_ms / 1000
             effects += self.offsets.expire(now)
+        if self._pass_on_s is not None and self._pass_on_s <= now.s:
+            self._pass_on_s = None
+            effects += self.offsets.pass_on()
         return effects
 
 

@@ -12,20 +12,43 @@ Sources: Kafka's JoinGroup/SyncGroup/OffsetCommit schemas, KIP-62 (rebalance tim
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from broker.coordinator.core.coordinator_types import Append, LogRecord, Reply, Ticket
-from broker.partition.core.transactions.verification import ProducerTransaction
+from broker.groups.core.consumer_group_records import ConsumerGroupEntry
+from broker.partition.core.held_batches import ProducerTransaction
 from client.errors import ConfigError
 from client.ids import ProducerId
 
 NO_MEMBER: Final = ""
 """The member id of a client that has none yet."""
 
+ASSIGNOR_NAMES: Final = ("uniform", "range")
+"""What brokers can do (`assignors`)."""
+
 NO_GENERATION: Final = -1
 """Generation of a commit by a client outside the group protocol."""
+
+NO_TOPIC_ID: Final = UUID(int=0)
+"""Id of a topic that is known by its name only."""
+
+
+class ConsumerTimes(NamedTuple):
+    """How the members of a group of the consumer protocol are timed."""
+
+    session_timeout_ms: int
+    """How long a member may be silent; it cannot choose that."""
+    heartbeat_interval_ms: int
+    """How often it is told to send heartbeats, and so how soon it hears of a new assignment."""
+    assignment_interval_ms: int
+    """Shortest time between two target assignments of the group."""
+
+
+_TIMES_MIN: Final = ConsumerTimes(45_000, 5_000, 0)
+_TIMES_MAX: Final = ConsumerTimes(60_000, 15_000, 15_000)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,6 +69,27 @@ class GroupConfig:
     """A member that never got a join answer is dropped after this, or retries would pile up."""
     group_size_max: int = 10_000
     """Members per group. Higher: one leader receives all subscriptions in one response."""
+    consumer_session_timeout_ms: int = 45_000
+    """See `ConsumerTimes`; these three hold for groups without settings of their own."""
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_assignment_interval_ms: int = 1_000
+    consumer_times_min: ConsumerTimes = _TIMES_MIN
+    """What a single group may be set to, beside what holds for all of them."""
+    consumer_times_max: ConsumerTimes = _TIMES_MAX
+    own_times: Mapping[str, ConsumerTimes] = field(default_factory=dict)
+    """By group, of those that have settings of their own (`group_settings.py`)."""
+    consumer_size_max: int = 10_000
+    """Members of a group of the consumer protocol."""
+    share_session_timeout_ms: int = 45_000
+    """How long a member of a share group may be silent before it is removed."""
+    share_heartbeat_interval_ms: int = 5_000
+    """How often they are told to send heartbeats."""
+    share_assignment_interval_ms: int = 1_000
+    """Shortest time between two target assignments of a share group."""
+    share_size_max: int = 200
+    """Members of a share group."""
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """Which assignors members may ask for; the first is taken if they do not."""
     offset_metadata_bytes_max: int = 4_096
     """Longest metadata string of a committed offset."""
     offsets_retention_ms: int = 7 * 86_400_000
@@ -61,8 +105,41 @@ class GroupConfig:
             raise ConfigError("rebalance delays must not be negative")
         if self.group_size_max < 1 or not 0 <= self.offset_metadata_bytes_max <= 0x7FFF:
             raise ConfigError("group_size_max >= 1, 0 <= offset_metadata_bytes_max <= 32767")
+        if not 0 < self.consumer_heartbeat_interval_ms < self.consumer_session_timeout_ms:
+            raise ConfigError(
+                "0 < consumer_heartbeat_interval_ms < consumer_session_timeout_ms must hold"
+            )
+        if self.consumer_assignment_interval_ms < 0 or self.consumer_size_max < 1:
+            raise ConfigError("consumer_assignment_interval_ms >= 0, consumer_size_max >= 1")
+        bounds = zip(self.consumer_times_min, self.consumer_times_max, strict=True)
+        if any(least > most for least, most in bounds):
+            raise ConfigError("consumer_times_min must not exceed consumer_times_max")
+        if not 0 < self.share_heartbeat_interval_ms < self.share_session_timeout_ms:
+            raise ConfigError(
+                "0 < share_heartbeat_interval_ms < share_session_timeout_ms must hold"
+            )
+        if self.share_assignment_interval_ms < 0 or self.share_size_max < 1:
+            raise ConfigError("share_assignment_interval_ms >= 0, share_size_max >= 1")
+        unknown = set(self.consumer_assignors) - set(ASSIGNOR_NAMES)
+        if unknown or not self.consumer_assignors:
+            raise ConfigError(
+                f"consumer_assignors: one or more of {', '.join(ASSIGNOR_NAMES)} are needed"
+            )
         if self.offsets_retention_ms <= 0 or self.offsets_check_interval_ms <= 0:
             raise ConfigError("offset retention and its check interval must be positive")
+
+    @property
+    def common_times(self) -> ConsumerTimes:
+        """What holds for groups without settings of their own."""
+        return ConsumerTimes(
+            self.consumer_session_timeout_ms,
+            self.consumer_heartbeat_interval_ms,
+            self.consumer_assignment_interval_ms,
+        )
+
+    def times(self, group_id: str) -> ConsumerTimes:
+        """Return what holds for one group."""
+        return self.own_times.get(group_id) or self.common_times
 
     def take(self, other: GroupConfig) -> None:
         """Become like another one."""
@@ -71,13 +148,25 @@ class GroupConfig:
 
 
 class GroupState(enum.Enum):
-    """State of a classic group; the values are what tools compare literally."""
+    """State of a group; the values are what tools compare literally."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
     COMPLETING = "CompletingRebalance"
+    ASSIGNING = "Assigning"
+    """Of the consumer protocol: a new target assignment has to be made."""
+    RECONCILING = "Reconciling"
+    """Of the consumer protocol: members are on their way to it."""
     STABLE = "Stable"
     DEAD = "Dead"
+
+
+class GroupType(enum.Enum):
+    """Which protocol the members of a group use, as tools name it."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
 
 
 # --- durable values: what the log holds, and nothing else survives a fail-over ---------------
@@ -118,6 +207,10 @@ class CommittedOffset(NamedTuple):
     commit_ms: int
     expire_ms: int
     """Explicit end of life asked for by OffsetCommit v2-4; -1: the broker's retention rules."""
+    topic_id: UUID = NO_TOPIC_ID
+    """Of which topic; NO_TOPIC_ID in records of Kafka and of earlier releases."""
+    is_named: bool = False
+    """The client gave the topic's name; the id is the one that the broker's view had for it."""
 
 
 # --- requests ---------------------------------------------------------------------------------
@@ -178,6 +271,9 @@ class Commit(NamedTuple):
     member_id: str
     instance_id: str | None
     generation: int
+    """Or the member's epoch, in a group of the consumer protocol."""
+    has_member_epoch: bool = True
+    """Whether the request is of a version that knows of member epochs."""
 
 
 class ProducerEpoch(NamedTuple):
@@ -196,6 +292,9 @@ class OffsetToCommit(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str
+    topic_id: UUID = NO_TOPIC_ID
+    is_named: bool = False
+    """See `CommittedOffset`."""
 
 
 # --- replies ----------------------------------------------------------------------------------
@@ -248,6 +347,7 @@ class GroupHeadline(NamedTuple):
     state: GroupState
     protocol_type: str
     member_count: int
+    group_type: GroupType = GroupType.CLASSIC
 
 
 class GroupDescription(NamedTuple):
@@ -258,6 +358,7 @@ class GroupDescription(NamedTuple):
     protocol_type: str
     protocol: str
     members: tuple[MemberDescription, ...]
+    group_type: GroupType = GroupType.CLASSIC
 
 
 # --- effects ----------------------------------------------------------------------------------
@@ -268,6 +369,14 @@ class Store(NamedTuple):
 
     ticket: Ticket
     metadata: GroupMetadata
+
+
+class StoreEntries(NamedTuple):
+    """Append what changed in a group of the consumer protocol; then `replay` each entry and call
+    `on_stored(ticket)`."""
+
+    ticket: Ticket
+    entries: tuple[ConsumerGroupEntry, ...]
 
 
 class AppendPending(NamedTuple):
@@ -293,7 +402,7 @@ class Event(NamedTuple):
     reason: str
 
 
-GroupEffect = Reply | Store | Event
+GroupEffect = Reply | Store | StoreEntries | Event
 GroupEffects = Sequence[GroupEffect]
 
 ShardEffect = Reply | Append | AppendPending | Event

@@ -6,6 +6,8 @@ with an int16 version, and the key's version says what the record is about:
     key 0, 1  one committed offset   group, topic, partition int32
     key 2     a classic group        group
 
+    offset value 4   as 3, but flexible: metadata is compact, and tagged fields follow: 0 is the
+                     topic's id; 100 the same if the client gave the name and the broker the id
     offset value 3   offset int64, leader epoch int32, metadata, commit timestamp int64
     offset value 1   offset int64, metadata, commit timestamp int64, expire timestamp int64
     group value 3    protocol type, generation int32, protocol?, leader?, state timestamp int64,
@@ -13,10 +15,14 @@ with an int16 version, and the key's version says what the record is about:
                      rebalance timeout int32, session timeout int32, subscription, assignment]
 
 Strings carry an int16 length (-1 is null), blobs an int32 length. A null value is a tombstone.
-Written are key 1 with value 3 (value 1 only where an old client asked for its own retention) and
-key 2 with value 3, so Kafka's own tools and UIs can read the topic; read are values 0 to 3, so
-a topic copied from Kafka loads. Higher key versions belong to newer group protocols: readers
-skip them, like Kafka does.
+Written are key 1 with value 4 (value 1 only where an old client asked for its own retention) and
+key 2 with value 3, so Kafka's own tools and UIs can read the topic; read are values 0 to 4, so
+a topic copied from Kafka loads. Keys of groups of the consumer protocol, and of share groups,
+are in `consumer_group_records`. Others belong to newer group protocols: readers skip them, as Kafka
+does.
+
+Tag 100 is our own, which Kafka's readers pass over. Kafka writes no id for clients that name the
+topic; so what they have committed for a deleted topic applies to the one that has the name next.
 
 Source: Kafka's OffsetCommitKey/Value and GroupMetadataKey/Value schemas.
 """
@@ -24,16 +30,42 @@ Source: Kafka's OffsetCommitKey/Value and GroupMetadataKey/Value schemas.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from broker.coordinator.core.coordinator_types import CorruptCoordinatorRecord, LogRecord
-from broker.groups.core.group_types import CommittedOffset, GroupMetadata, MemberMetadata
+from broker.groups.core import consumer_group_records
+from broker.groups.core.consumer_group_records import (
+    PARTS,
+    SHARE_PARTS,
+    ConsumerGroupEntry,
+    Part,
+    ShareGroupEntry,
+)
+from broker.groups.core.group_types import (
+    NO_TOPIC_ID,
+    CommittedOffset,
+    GroupMetadata,
+    MemberMetadata,
+)
+from client.wire.buffer import uvarint_bytes
 
 OFFSET_KEY_VERSION: Final = 1
 GROUP_KEY_VERSION: Final = 2
-OFFSET_VALUE_VERSION: Final = 3
+OFFSET_VALUE_VERSION: Final = 4
 OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
 GROUP_VALUE_VERSION: Final = 3
+
+_FLEXIBLE_FROM: Final = 4
+_TOPIC_ID_TAG: Final = 0
+_NAMED_TOPIC_ID_TAG: Final = 100
+_UUID_BYTES: Final = 16
+_TAGS_MAX: Final = 100
+_TOPIC_IDS_KEPT: Final = 1_000
+"""Ids of topics that offsets share, instead of one object for each offset."""
+_SHIFT_MAX: Final = 28
+"""Of a varint's last byte: it has 32 bits at most."""
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -67,7 +99,7 @@ class UnknownEntry(NamedTuple):
     key_version: int
 
 
-Entry = OffsetEntry | GroupEntry | UnknownEntry
+Entry = OffsetEntry | GroupEntry | ConsumerGroupEntry | ShareGroupEntry | UnknownEntry
 
 
 def offset_record(
@@ -99,6 +131,10 @@ def decode(key: bytes, value: bytes | None) -> Entry:
         group_id = reader.string()
         reader.end()
         return GroupEntry(group_id, None if value is None else _decode_group(value))
+    if version in PARTS:
+        return consumer_group_records.decode(Part(version), key, value)
+    if version in SHARE_PARTS:
+        return consumer_group_records.decode_share(version, key, value)
     if version < 0:
         raise CorruptCoordinatorRecord(f"key version {version}")
     return UnknownEntry(version)
@@ -116,6 +152,13 @@ def _string(text: str | None) -> bytes:
     if len(data) > STRING_BYTES_MAX:
         raise CorruptCoordinatorRecord(f"string of {len(data)} bytes does not fit a record")
     return _INT16.pack(len(data)) + data
+
+
+def _compact_string(text: str) -> bytes:
+    data = text.encode()
+    if len(data) > STRING_BYTES_MAX:
+        raise CorruptCoordinatorRecord(f"string of {len(data)} bytes does not fit a record")
+    return uvarint_bytes(len(data) + 1) + data
 
 
 def _blob(data: bytes) -> bytes:
@@ -138,10 +181,18 @@ def _offset_value(committed: CommittedOffset) -> bytes:
             _INT16.pack(OFFSET_VALUE_VERSION),
             _INT64.pack(committed.offset),
             _INT32.pack(committed.leader_epoch),
-            _string(committed.metadata),
+            _compact_string(committed.metadata),
             _INT64.pack(committed.commit_ms),
+            _topic_id_tags(committed),
         )
     )
+
+
+def _topic_id_tags(committed: CommittedOffset) -> bytes:
+    if committed.topic_id == NO_TOPIC_ID:
+        return b"\0"
+    tag = _NAMED_TOPIC_ID_TAG if committed.is_named else _TOPIC_ID_TAG
+    return bytes((1, tag, _UUID_BYTES)) + committed.topic_id.bytes
 
 
 def _group_value(metadata: GroupMetadata) -> bytes:
@@ -171,17 +222,31 @@ def _group_value(metadata: GroupMetadata) -> bytes:
 def _decode_offset(value: bytes) -> CommittedOffset:
     reader = _Reader(value)
     version = reader.int16()
-    if not 0 <= version <= 3:
+    if not 0 <= version <= OFFSET_VALUE_VERSION:
         raise CorruptCoordinatorRecord(f"offset value version {version}")
+    is_flexible = version >= _FLEXIBLE_FROM
     committed = CommittedOffset(
         offset=reader.int64(),
         leader_epoch=reader.int32() if version >= 3 else -1,
-        metadata=reader.string(),
+        metadata=reader.compact_string() if is_flexible else reader.string(),
         commit_ms=reader.int64(),
         expire_ms=reader.int64() if version == 1 else -1,
     )
+    if is_flexible:
+        tags = reader.tags()
+        is_named = _NAMED_TOPIC_ID_TAG in tags
+        data = tags.get(_NAMED_TOPIC_ID_TAG if is_named else _TOPIC_ID_TAG)
+        if data is not None:
+            committed = committed._replace(topic_id=_topic_id(data), is_named=is_named)
     reader.end()
     return committed
+
+
+@lru_cache(maxsize=_TOPIC_IDS_KEPT)
+def _topic_id(data: bytes) -> UUID:
+    if len(data) != _UUID_BYTES:
+        raise CorruptCoordinatorRecord(f"a topic id of {len(data)} bytes")
+    return UUID(bytes=data)
 
 
 def _decode_group(value: bytes) -> GroupMetadata:
@@ -260,6 +325,27 @@ class _Reader:
         """Read bytes with an int32 length."""
         return self._take(self._number(_INT32))
 
+    def compact_string(self) -> str:
+        """Read a string with a varint length, which is one more than it is; 0 would be null."""
+        size = self._uvarint() - 1
+        if not 0 <= size <= STRING_BYTES_MAX:
+            raise CorruptCoordinatorRecord(f"string of {size} bytes")
+        try:
+            return self._take(size).decode()
+        except UnicodeDecodeError as error:
+            raise CorruptCoordinatorRecord("a string is not UTF-8") from error
+
+    def tags(self) -> dict[int, bytes]:
+        """Read tagged fields: tag -> bytes."""
+        count = self._uvarint()
+        if count > _TAGS_MAX:
+            raise CorruptCoordinatorRecord(f"{count} tagged fields")
+        found = {}
+        for _ in range(count):
+            tag = self._uvarint()
+            found[tag] = self._take(self._uvarint())
+        return found
+
     def end(self) -> None:
         """Check that nothing is left."""
         if self._position != len(self._data):
@@ -272,6 +358,17 @@ class _Reader:
             raise CorruptCoordinatorRecord("a number does not fit") from error
         self._position += layout.size
         return number
+
+    def _uvarint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > _SHIFT_MAX:
+                raise CorruptCoordinatorRecord("a varint is too long")
 
     def _take(self, size: int) -> bytes:
         end = self._position + size

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
 
 from broker.coordinator.core.coordinator_types import LogRecord, Now, Reply, Token
 from broker.errors import (
@@ -15,7 +17,7 @@ from broker.errors import (
     OffsetMetadataTooLarge,
 )
 from broker.groups.core.consumer_protocol import PROTOCOL_TYPE
-from broker.groups.core.group_offsets import TopicPartition, Usage
+from broker.groups.core.group_offsets import EndedTopic, Keys, Outcomes, TopicPartition, Usage
 from broker.groups.core.group_table import GroupTable
 from broker.groups.core.group_types import (
     NO_GENERATION,
@@ -25,10 +27,14 @@ from broker.groups.core.group_types import (
     GroupState,
     OffsetToCommit,
     ProducerEpoch,
+    ShardEffect,
     ShardEffects,
 )
-from broker.groups.core.offset_changes import Outcomes
 from broker.groups.core.offset_records import fits, offset_record
+
+_ENDED_MAX: Final = 1_000
+"""Topics that were made anew; what is on its way when one has ended is settled long before so many
+others have."""
 
 
 class OffsetRequests:
@@ -37,6 +43,8 @@ class OffsetRequests:
     def __init__(self, table: GroupTable, config: GroupConfig) -> None:
         self._table = table
         self._config = config
+        self._ended: dict[UUID, EndedTopic] = {}
+        """Topics whose name is another's, by id: what names them may still be on its way."""
 
     def commit(
         self,
@@ -53,7 +61,7 @@ class OffsetRequests:
         """
         group = self._table.get(commit.group_id)
         if group is not None:
-            group.check_commit(commit, now)
+            group.check_commit(commit, now, offsets=offsets)
             self._table.note((commit.group_id,))
         elif commit.generation > NO_GENERATION:
             raise GroupIdNotFound(commit.group_id)
@@ -81,7 +89,7 @@ class OffsetRequests:
         """
         group = self._table.get(commit.group_id)
         if group is not None:
-            group.check_commit(commit, now, is_transactional=True)
+            group.check_commit(commit, now, offsets=offsets, is_transactional=True)
             self._table.note((commit.group_id,))
         elif commit.generation > NO_GENERATION:
             raise IllegalGeneration(commit.group_id)
@@ -110,7 +118,13 @@ class OffsetRequests:
             outcomes.append(None)
             keys.append(TopicPartition(one.topic, one.partition))
             committed = CommittedOffset(
-                one.offset, one.leader_epoch, one.metadata, now.ms, expire_ms
+                one.offset,
+                one.leader_epoch,
+                one.metadata,
+                now.ms,
+                expire_ms,
+                one.topic_id,
+                one.is_named,
             )
             records.append(offset_record(group_id, one.topic, one.partition, committed))
         return keys, records, tuple(outcomes)
@@ -135,20 +149,77 @@ class OffsetRequests:
         ]
         return self._table.offsets.remove({group_id: gone}, token, outcomes)
 
-    def delete_topic(self, topic: str, *, before_ms: int | None = None) -> ShardEffects:
-        """Remove a topic's offsets: all, or with `before_ms` those committed earlier."""
-        gone: dict[str, list[TopicPartition]] = {}
-        for group_id in self._table.offsets:
+    def delete_topic(self, ended: EndedTopic) -> ShardEffects:
+        """Remove the offsets of a topic that is no more.
+
+        What is on its way, or may still be changed by a transaction, stays unless all of the name
+        is gone: nobody knows yet whose it is. If somebody else has the name, that is seen to when
+        it is settled.
+        """
+        if ended.topic_id is None:
+            found = {
+                group_id: self._table.offsets.keys(group_id, ended.name)
+                for group_id in self._table.offsets
+            }
+            gone = {group_id: keys for group_id, keys in found.items() if keys}
+            return self._table.offsets.remove(gone, None, ())
+        if ended.successor is not None:
+            self._ended[ended.topic_id] = ended
+            if len(self._ended) > _ENDED_MAX:
+                del self._ended[next(iter(self._ended))]
+        return self._pass_on(self._of_name(ended.name), ended)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether offsets of topics that have ended may still be here, or on their way."""
+        return bool(self._ended)
+
+    def pass_on(self) -> ShardEffects:
+        """See what is left of all topics that have ended."""
+        effects: list[ShardEffect] = []
+        for name in dict.fromkeys(ended.name for ended in self._ended.values()):
+            effects += self._pass_on(self._of_name(name), None)
+        return effects
+
+    def _of_name(self, name: str) -> Keys:
+        offsets = self._table.offsets
+        return {group_id: offsets.of(group_id).keys(name) for group_id in offsets}
+
+    def settled(self, keys: Keys) -> ShardEffects:
+        """What was on its way has come: see whether its topic has ended since.
+
+        It was stamped while our view still showed that topic, so the client may have meant the
+        next one.
+        """
+        return self._pass_on(keys, None) if self._ended else ()
+
+    def _pass_on(self, keys: Keys, ended: EndedTopic | None) -> ShardEffects:
+        """Remove what belongs to a topic that has ended, `ended` or any; what was committed for its
+        successor becomes that one's."""
+        removed: dict[str, list[TopicPartition]] = {}
+        inherited: dict[str, list[TopicPartition]] = {}
+        records: list[LogRecord] = []
+        for group_id, some in keys.items():
             offsets = self._table.offsets.of(group_id)
-            keys = self._table.offsets.keys(group_id, topic)
-            if before_ms is not None:
-                unstable = self._table.offsets.unstable(group_id)
-                keys = [
-                    key for key in keys if offsets.is_older(key, before_ms) and key not in unstable
-                ]
-            if keys:
-                gone[group_id] = keys
-        return self._table.offsets.remove(gone, None, ())
+            unstable = self._table.offsets.unstable(group_id)
+            for key in some:
+                committed = offsets.get(*key)
+                if committed is None or offsets.is_in_flight(key) or key in unstable:
+                    continue
+                one = ended or self._ended.get(committed.topic_id)
+                if one is None or not one.has(committed):
+                    continue
+                heir = one.heir(committed)
+                if heir is None:
+                    removed.setdefault(group_id, []).append(key)
+                else:
+                    inherited.setdefault(group_id, []).append(key)
+                    again = committed._replace(topic_id=heir)
+                    records.append(offset_record(group_id, *key, again))
+        effects = self._table.offsets.remove(removed, None, ())
+        if not records:
+            return effects
+        return (*effects, *self._table.offsets.write(inherited, records, None, ()))
 
     def expire(self, now: Now) -> ShardEffects:
         """Remove expired offsets, and groups that have nothing left."""

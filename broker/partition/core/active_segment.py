@@ -2,16 +2,26 @@
 
 Decides when to write a snapshot and when to roll. It counts what was accepted; its facts are final
 once everything accepted was confirmed.
+
+With its indexes most searches (`client/log/offset_search.py`) read nothing, or one short run of
+entries:
+
+    offset index      (first offset of an entry) -> entry
+    timestamp index   (largest timestamp before an entry) -> entry
+
+Producers' timestamps are not monotonic, hence the running maximum: the first batch that reaches a
+timestamp cannot be before the last position whose running maximum is still below it.
 """
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
 from broker.partition.core.log_limits import UNLIMITED, LogLimits, SegmentLimits
-from broker.partition.core.offset_index import SparseIndex
-from broker.partition.core.transactions.segment_transactions import SegmentTransactions
+from broker.partition.core.open_transactions import SegmentTransactions
 from client.ids import EntryId, LedgerId, Offset
 from client.log.segment import SnapshotPlace
 from client.log.segments import SegmentFacts
@@ -20,8 +30,11 @@ from client.log.snapshot import IndexPoint
 _SNAPSHOT_SHARE: Final = 8
 """Large snapshots are written less often: at most about an eighth of the log is snapshots."""
 
-_POINT_COUNT_MAX: Final = 4096
+_LISTED_COUNT_MAX: Final = 4096
 """Positions listed in a snapshot; beyond that, every other one is removed."""
+
+POINT_COUNT_MAX: Final = 16_384
+"""Positions of a sparse index; beyond that, every other one is removed."""
 
 
 class SnapshotPoints:
@@ -81,7 +94,7 @@ class SnapshotPoints:
             return
         self._listed_bytes = segment_bytes
         points.append(point)
-        if len(points) > _POINT_COUNT_MAX:
+        if len(points) > _LISTED_COUNT_MAX:
             del points[1::2]
 
 
@@ -142,6 +155,10 @@ class ActiveSegment:
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
 
+    def stand_for(self, size_bytes: int) -> None:
+        """Count what was recovered and is not listed as sealed: there is no ledger of ours."""
+        self.size_bytes = size_bytes
+
     def on_entry(self) -> None:
         """The entry with the batches counted since the last entry is complete."""
         assert self._in_entry, "an entry holds batches"
@@ -163,6 +180,12 @@ class ActiveSegment:
         self.entry_count += 1
         self.size_bytes += size
 
+    def on_shares(self, size: int) -> None:
+        """The next entry has changes of share groups, of `size` bytes."""
+        assert not self._in_entry, "earlier batches are in entries before these"
+        self.entry_count += 1
+        self.size_bytes += size
+
     @property
     def snapshot_due(self) -> bool:
         """Whether enough was written since the last snapshot."""
@@ -170,7 +193,7 @@ class ActiveSegment:
 
     @property
     def has_batches_after_snapshot(self) -> bool:
-        """Whether batches follow the last snapshot."""
+        """Whether batches, or changes of share groups, follow the last snapshot."""
         return self._snapshots.has_batches_after(self.size_bytes)
 
     @property
@@ -204,3 +227,51 @@ class ActiveSegment:
             self.max_timestamp_ms,
             self.transactions.facts(self.end_offset, last),
         )
+
+
+class SparseIndex:
+    """Sorted keys with their entries, thinned out when there are too many of them.
+
+    Keys never decrease with the entry id. Memory: 16 bytes per position.
+    """
+
+    __slots__ = ("_entries", "_keys", "_point_count_max")
+
+    def __init__(self, point_count_max: int = POINT_COUNT_MAX) -> None:
+        self._point_count_max = point_count_max
+        self._keys = array("q")
+        self._entries = array("q")
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def add(self, key: int, entry_id: EntryId) -> None:
+        """Add a position. Of several entries with the same key the last one is kept."""
+        at = bisect_right(self._keys, key)
+        if at and self._keys[at - 1] == key:
+            self._entries[at - 1] = max(self._entries[at - 1], entry_id)
+            return
+        if at == len(self._keys):
+            self._keys.append(key)
+            self._entries.append(entry_id)
+        else:
+            self._keys.insert(at, key)
+            self._entries.insert(at, entry_id)
+        if len(self._keys) > self._point_count_max:
+            del self._keys[1::2]
+            del self._entries[1::2]
+
+    def at(self, key: int) -> EntryId | None:
+        """Return the last known entry with exactly this key."""
+        at = bisect_right(self._keys, key)
+        return EntryId(self._entries[at - 1]) if at and self._keys[at - 1] == key else None
+
+    def at_or_before(self, key: int) -> EntryId | None:
+        """Return the last known entry whose key is at most `key`."""
+        at = bisect_right(self._keys, key)
+        return EntryId(self._entries[at - 1]) if at else None
+
+    def after(self, key: int) -> EntryId | None:
+        """Return the first known entry whose key is above `key`."""
+        at = bisect_right(self._keys, key)
+        return EntryId(self._entries[at]) if at < len(self._entries) else None

@@ -23,7 +23,8 @@ One change is made at a time; each begins from the version that the last one lef
                                   TRIMMING   ChangeList, otherwise
     UNFOLDING  ListUnfolded       TRIMMING   ChangeList
     TRIMMING   ListChanged        DELETING   DeleteLedgers
-    -          Compact, Release   LOCATING   ReadTrail, if segments of a page are replaced
+    -          Compact, Release,  LOCATING   ReadTrail, if segments of a page are replaced
+               Offload
                                   TRIMMING   ChangeList, otherwise
     LOCATING   TrailRead          TRIMMING   ChangeList, or ChangeDone if the list has changed
     DELETING   LedgersDeleted     -          ChangeDone
@@ -32,6 +33,10 @@ One change is made at a time; each begins from the version that the last one lef
     FINISHING  last confirmation  CLOSING    CloseLedger
     CLOSING    LedgerClosed       -          ChangeDone, Ended
     any        end, ListLost      -          Ended
+
+A leader for which no ledger could be created (READ-ONLY) refuses appends and rolls. Everything else
+goes on, so that a trim can free space. It does not get a ledger later: it ends, and the takeover
+that follows creates one.
 
 Rules, by the names that TAKEOVER.md and the tests use:
 
@@ -42,7 +47,9 @@ Rules, by the names that TAKEOVER.md and the tests use:
     PAGE-BY-PAGE     a trim drops at most one page; the rest follows after changes that are waiting.
     COMPACT-CAS      a compacted segment is listed only if its originals are still in place.
     GRACE            a replaced ledger stays listed as retired until no reader uses it any more.
+    BURST            a segment grows by a tenth while it is rolled; further batches wait.
     OWN-SNAPSHOT     no segment is dropped before a snapshot in the active ledger has its state.
+    READ-ONLY        without a ledger, everything but appends and rolls goes on.
     RESIGN, UNKNOWN  any failure ends the leadership, with an unknown outcome.
 """
 
@@ -61,7 +68,8 @@ from broker.errors import (
 )
 from broker.partition.core.active_segment import ActiveSegment
 from broker.partition.core.append_queue import Append
-from broker.partition.core.batch_checks import BatchLimits
+from broker.partition.core.batch_checks import BatchLimits, CheckedBatch
+from broker.partition.core.held_batches import ProducerTransaction
 from broker.partition.core.leader_effects import (
     NOTHING,
     AdoptList,
@@ -87,6 +95,7 @@ from broker.partition.core.leader_effects import (
     ListUnfolded,
     Maintain,
     Now,
+    Offload,
     ReadTrail,
     Release,
     Roll,
@@ -103,16 +112,24 @@ from broker.partition.core.leader_effects import (
 )
 from broker.partition.core.log_limits import UNLIMITED, SegmentLimits
 from broker.partition.core.log_state import LogState
-from broker.partition.core.segments.list_changes import ListUpdate, compacted, released, trimmed
+from broker.partition.core.segments.list_changes import (
+    ListUpdate,
+    compacted,
+    offloaded,
+    released,
+    trimmed,
+)
 from broker.partition.core.segments.retention import looks_into_pages
-from broker.partition.core.transactions.verification import ProducerTransaction
+from broker.partition.core.takeover import Recovered
 from client.errors import QuireError
-from client.log.compacted import page_of
-from client.log.paging import paged
+from client.log.compacted import page_of, page_with
+from client.log.offloaded import last_of
 from client.log.segment_pages import NewPage
-from client.log.segments import SegmentList
+from client.log.segments import SegmentList, paged
 from client.wire.kafka.batches.records import Buffer
 
+_ROLL_SHARE: Final = 10
+"""A segment may grow by a tenth of its size while it is rolled."""
 RETRY_S: Final = 1.0
 """Delay before a failed roll, or the closing of a rolled ledger, is retried."""
 
@@ -128,10 +145,13 @@ class PartitionLeader:
         version: int,
         *,
         list_bytes_max: int = 1 << 20,
+        recovered: Recovered | None = None,
     ) -> None:
         """`version`: of the metadata node that holds `segments`. `list_bytes_max`: a partition with
-        a longer list is not rolled any more."""
+        a longer list is not rolled any more. `recovered`: what `segments` does not say, of a leader
+        without a ledger; None: it has one."""
         self._list_bytes_max = list_bytes_max
+        self._recovered = recovered
         self.state = State.OPEN
         self.stage = Stage.NONE
         self.log = log
@@ -141,6 +161,8 @@ class PartitionLeader:
         self._name = name
         self._version = version
         self._limits = SegmentLimits()
+        self._segment_bytes_max = self._limits.segment_bytes
+        """Size up to which appends go on into the active segment while it is rolled."""
         self._asked: list[Change] = []
         self._change: Change | None = None
         """The change in progress."""
@@ -164,6 +186,8 @@ class PartitionLeader:
             timestamp_after_max_ms=config.timestamp_after_max_ms,
             log_append_time=config.log_append_time,
             keys_required=config.compacts,
+            compression=config.compression,
+            inflated_record_bytes_max=config.max_decompressed_message_bytes,
         )
         self._limits = SegmentLimits(
             segment_bytes=config.segment_bytes,
@@ -171,21 +195,59 @@ class PartitionLeader:
             retention_ms=config.retention_ms if config.deletes else UNLIMITED,
             retention_bytes=config.retention_bytes if config.deletes else UNLIMITED,
         )
+        self._segment_bytes_max = config.segment_bytes + config.segment_bytes // _ROLL_SHARE
 
     @property
     def size_bytes(self) -> int:
         """Bytes of the whole log, each counted once."""
         return self.segments.size_bytes + self.log.active.size_bytes
 
+    def has_room(self, size: int) -> bool:
+        """Whether a batch of `size` bytes need not wait, neither for confirmations of others nor
+        for a roll: a burst must not go on into a segment that is full (BURST)."""
+        active = self.log.active
+        if (
+            active.size_bytes + size > self._segment_bytes_max
+            and self.is_rolling
+            and active.end_offset > active.base_offset
+        ):
+            return False
+        return self.log.has_room(size)
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether there is no ledger to append to."""
+        return self._recovered is not None
+
+    @property
+    def readable(self) -> SegmentList:
+        """The list as readers need it: with what is known of its segments and not stored."""
+        known = self._recovered
+        if known is None:
+            return self.segments
+        listed = {segment.ledger_id for segment in self.segments.segments}
+        return self.segments.with_facts({one: known[one] for one in known if one in listed})
+
     def check_open(self) -> None:
-        """Raise NotLeader unless appends are accepted."""
+        """Raise NotLeader unless we lead."""
         if self.state is not State.OPEN:
             raise NotLeader(f"{self._name} is {self.state.value}")
+
+    def check_writable(self) -> None:
+        """Raise NotLeader unless we lead, NotEnoughReplicas unless there is a ledger."""
+        self.check_open()
+        if self.is_read_only:
+            raise NotEnoughReplicas(
+                f"{self._name} is read-only: too few bookies accept entries, for want of space or"
+                " because they are down"
+            )
 
     # --- the append path ----------------------------------------------------------------
 
     def start(self) -> Effects:
         """Begin to lead: the first entry of the ledger is a snapshot."""
+        if self.is_read_only:
+            return NOTHING
         self.log.write_snapshot()
         return self.log.outgoing()
 
@@ -196,16 +258,15 @@ class PartitionLeader:
         now_s: float,
         *,
         from_client: bool = True,
-        are_keys_checked: bool = False,
+        checked: CheckedBatch | None = None,
         transaction: ProducerTransaction | None = None,
     ) -> tuple[Append, Effects]:
         """Accept a batch; its bytes must not change afterwards. Raises as `LogState.append`."""
-        if self.state is not State.OPEN:
-            self.check_open()
+        if self.state is not State.OPEN or self._recovered is not None:
+            self.check_writable()
         log = self.log
         append = log.append(
-            batch, now_ms, now_s, from_client=from_client, are_keys_checked=are_keys_checked,
-            transaction=transaction,
+            batch, now_ms, now_s, from_client=from_client, checked=checked, transaction=transaction,
         )  # fmt: skip
         effects = log.outgoing()
         if log.active.size_bytes >= self._limits.segment_bytes:
@@ -244,11 +305,22 @@ class PartitionLeader:
         self._asked.append(change)
         return [*effects, *self._begin_next(now)]
 
+    def withdraw(self, ticket: int) -> bool:
+        """Take back a change that was asked for; False: it has begun, and will be made."""
+        for change in self._asked:
+            if change.ticket == ticket:
+                self._asked.remove(change)
+                return True
+        return False
+
+    @property
+    def is_rolling(self) -> bool:
+        """Whether a roll is in progress or waits for another change."""
+        return any(isinstance(change, Roll) for change in (*self._asked, self._change))
+
     def roll_soon(self, now: Now) -> Effects:
         """Roll, unless a roll is in progress already or has just failed."""
-        changes = (*self._asked, self._change)
-        is_rolling = any(isinstance(change, Roll) for change in changes)
-        if is_rolling or self.state is not State.OPEN or now.s < self._roll_not_before_s:
+        if self.is_rolling or self.state is not State.OPEN or now.s < self._roll_not_before_s:
             return NOTHING
         return self.ask(Roll(0), now)
 
@@ -274,6 +346,8 @@ class PartitionLeader:
             case ListUnfolded():
                 return self._trim(change, outcome, now)
             case TrailRead():
+                if isinstance(change, Offload):
+                    return self._offload(change, outcome, now)
                 return self._swap(change, outcome, now)
             case LedgerClosed():
                 return self._on_ledger_closed(change)
@@ -304,7 +378,9 @@ class PartitionLeader:
         assert (self.stage is Stage.NONE) == (self._change is None)
         assert self._change is not None or not self._asked, "a change waits although none is made"
         assert self.state is not State.ENDED or self.stage in (Stage.NONE, Stage.DISCARDING)
-        assert self.segments.segments[-1].ledger_id == self.log.active.ledger_id
+        assert self.is_read_only or (
+            self.segments.segments[-1].ledger_id == self.log.active.ledger_id
+        )
 
     def _begin_next(self, now: Now) -> Effects:
         effects: list[Effect] = []
@@ -323,6 +399,11 @@ class PartitionLeader:
                 return self._begin_swap(change, now)
             case Release():
                 return self._write(released(change, self.segments), now)
+            case Offload():
+                return self._begin_offload(change, now)
+            case Close() if self.is_read_only:
+                self._change = None
+                return [ChangeDone(change.ticket), *self.end("closed")]
             case Close():
                 self.log.finish_segment()
                 self.stage = Stage.FINISHING
@@ -372,6 +453,8 @@ class PartitionLeader:
     # --- roll ---------------------------------------------------------------------------
 
     def _begin_roll(self, now: Now) -> Effects:
+        if self.is_read_only:
+            return self._done(now, NotEnoughReplicas(f"{self._name} is read-only"))
         if len(self.segments.encode()) > self._list_bytes_max:
             return self._done(
                 now, Overloaded(f"{self._name} has too many segments: increase segment.bytes")
@@ -471,7 +554,7 @@ class PartitionLeader:
         assert self._update is not None
         dropped, report = self._update.dropped, self._update.report
         self.log.offsets.on_trimmed(self.segments.log_start_offset)
-        effects: list[Effect] = [AdoptList(self.segments), report]
+        effects: list[Effect] = [AdoptList(self.readable), report]
         if not (dropped.ledger_ids or dropped.pages):
             return [*effects, *self._done(now)]
         self.stage = Stage.DELETING
@@ -497,3 +580,17 @@ class PartitionLeader:
         assert isinstance(change, Compact)
         error = SegmentsChanged(f"{self._name}: the segments have changed since the round began")
         return self._write(compacted(change, self.segments, found, now), now, error)
+
+    # --- offload ------------------------------------------------------------------------
+
+    def _begin_offload(self, change: Offload, now: Now) -> Effects:
+        step = change.step
+        at = last_of(step)
+        if at is not None and page_with(self.segments, at) is not None:
+            self.stage = Stage.LOCATING
+            return (ReadTrail(self.segments, at),)
+        return self._offload(change, TrailRead(()), now)
+
+    def _offload(self, change: Offload, found: TrailRead, now: Now) -> Effects:
+        error = SegmentsChanged(f"{self._name}: the segments have changed meanwhile")
+        return self._write(offloaded(change, self.segments, found, now), now, error)

@@ -17,6 +17,7 @@ from broker.partition.core.active_segment import ActiveSegment
 from broker.partition.core.append_queue import Append, LogEntry
 from client.errors import QuireError
 from client.ids import LeaderEpoch, LedgerId, Offset
+from client.log import offloaded
 from client.log.compacted import Round, Swap
 from client.log.segment_pages import NewPage, Page, PageRef
 from client.log.segments import SegmentFacts, SegmentList
@@ -98,13 +99,23 @@ class Release(NamedTuple):
     before_ms: int
 
 
+class Offload(NamedTuple):
+    """Make a step on a segment's way to the object store.
+
+    Error: SegmentsChanged; nothing has happened then.
+    """
+
+    ticket: int
+    step: offloaded.Step
+
+
 class Close(NamedTuple):
     """End the leadership gracefully."""
 
     ticket: int
 
 
-Change = Roll | Trim | Maintain | Compact | Release | Close
+Change = Roll | Trim | Maintain | Compact | Release | Offload | Close
 
 
 # --- steps ----------------------------------------------------------------------------------
@@ -305,6 +316,12 @@ class Released(NamedTuple):
     ledger_ids: Sequence[LedgerId]
 
 
+class Offloaded(NamedTuple):
+    """A step on a segment's way to the object store is listed."""
+
+    step: offloaded.Step
+
+
 class ChangeDone(NamedTuple):
     """Tell the caller of a change its outcome."""
 
@@ -335,6 +352,7 @@ ChangeEffect = (
     | Trimmed
     | Compacted
     | Released
+    | Offloaded
     | ChangeDone
 )
 """Effects of changes of the log."""

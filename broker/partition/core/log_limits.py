@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+from broker.cluster.core.topic_config import BATCH_BYTES_MAX
+
 UNLIMITED: Final = -1
 
 
@@ -30,7 +32,7 @@ class SegmentLimits:
     never."""
 
 
-ENTRY_BYTES_MAX: Final = 5_000_000
+ENTRY_BYTES_MAX: Final = BATCH_BYTES_MAX
 ENTRY_FRAME_BYTES: Final = ENTRY_BYTES_MAX + 4_096
 """An entry with everything that a request to a bookie adds to it."""
 
@@ -59,7 +61,7 @@ class LogLimits:
     """And up to this many batches: a takeover looks at the header of each."""
 
     entries_before_sharing: int = 2
-    """With this many entries in flight, batches wait for the next one (`batch_accumulator.py`)."""
+    """With this many entries in flight, batches wait for the next one (`append_queue.py`)."""
 
     in_flight_bytes_max: int = 64 * 1024 * 1024
     """Unconfirmed bytes of one partition; beyond that, clients wait."""
@@ -97,7 +99,7 @@ class LogLimits:
 
     settling_ms: int = 5_000
     """How long after the begin of a leadership gaps in producers' sequences may be caused by
-    brokers (`sequence_gaps.py`). Lower: slower clients bump their epoch without need."""
+    brokers (`producer_state.py`). Lower: slower clients bump their epoch without need."""
 
     opened_records_max: int = 1_000_000
     """Records that may be decoded for one request, in batches of compacted topics or in searches by

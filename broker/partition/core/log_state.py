@@ -1,8 +1,15 @@
 """The end of a led partition's log: what was accepted and what was confirmed, in one order.
 
+    log start <= last stable offset <= high watermark <= log end
+
+The log start moves by trimming, the log end when a batch is accepted, the high watermark when
+its entry is confirmed, in order. None of them ever decreases: a reader that saw a record below the
+high watermark will find it there after any takeover. The last stable offset is the high watermark
+unless a transaction is undecided (`open_transactions.py`).
+
 An append gets its offsets, is recorded for duplicate detection, and is counted in one step, without
 copying its bytes (a new prefix, followed by the producer's buffer). At the end of the loop's turn
-it is put into an entry that it may share with others (`batch_accumulator.py`), which waits in the
+it is put into an entry that it may share with others (`append_queue.py`), which waits in the
 queue until the ledger's writer has room for it.
 
 A change of ledgers has two halves. `hold` begins the next segment: appends are still accepted, but
@@ -13,8 +20,10 @@ ledger, whose first entry is a snapshot of the state at `hold`.
     PARKED          a duplicate of an unconfirmed batch is answered together with that one.
     SNAPSHOT-FIRST  the first entry of every ledger is a snapshot.
     DRAIN           nothing is sent to the next ledger before the previous one is complete.
+    GATHERED        changes of share groups that come while one entry of such is on its way go
+                    together in the next; none is behind a snapshot that has it already.
     VERIFY          the first batch of a transaction, and its producer's next ones, are held until
-                    the coordinator has verified it (`transactions/held_batches.py`).
+                    the coordinator has verified it (`held_batches.py`).
 """
 
 from __future__ import annotations
@@ -24,14 +33,26 @@ from typing import Any
 
 from broker.errors import (
     InvalidTransactionState,
+    NotEnoughReplicas,
     NotLeader,
     OutOfOrderSequence,
     Overloaded,
 )
 from broker.partition.core.active_segment import ActiveSegment
-from broker.partition.core.append_queue import Append, AppendQueue, LogEntry
-from broker.partition.core.batch_accumulator import BatchAccumulator
-from broker.partition.core.batch_checks import BatchLimits, check_batch
+from broker.partition.core.append_queue import (
+    Append,
+    AppendQueue,
+    BatchAccumulator,
+    HeldAppend,
+    LogEntry,
+)
+from broker.partition.core.batch_checks import (
+    BatchLimits,
+    CheckedBatch,
+    check_batch,
+    check_header,
+)
+from broker.partition.core.held_batches import HeldBatches, ProducerTransaction
 from broker.partition.core.leader_effects import (
     NOTHING,
     PLAN,
@@ -39,14 +60,11 @@ from broker.partition.core.leader_effects import (
     SEND_AND_PLAN,
     Effects,
 )
+from broker.partition.core.log_fold import LogFold
 from broker.partition.core.log_limits import LogLimits
-from broker.partition.core.offsets import LogOffsets
-from broker.partition.core.producer_state import AcceptedBatch
-from broker.partition.core.sequence_gaps import SequenceGaps, is_gap
-from broker.partition.core.transactions.held_appends import HeldAppend
-from broker.partition.core.transactions.held_batches import HeldBatches
-from broker.partition.core.transactions.log_fold import LogFold
-from broker.partition.core.transactions.verification import ProducerTransaction
+from broker.partition.core.open_transactions import OpenTransactions
+from broker.partition.core.producer_state import AcceptedBatch, SequenceGaps, is_gap
+from broker.partition.core.shares.share_updates import ShareUpdate, seal_updates
 from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
 from client.log.aborted_transactions import seal_block
 from client.log.snapshot import seal_snapshot
@@ -58,8 +76,62 @@ from client.wire.kafka.batches.records import (
     BatchHeader,
     Buffer,
     stamp,
+    stamp_changed,
     stamp_log_append_time,
 )
+
+
+class LogOffsets:
+    """Offsets of one partition under one leader. After a takeover everything is confirmed."""
+
+    __slots__ = ("_transactions", "high_watermark", "log_end", "log_start", "newest_ms")
+
+    def __init__(
+        self, log_start: Offset, log_end: Offset, transactions: OpenTransactions | None = None
+    ) -> None:
+        """`transactions`: the log's open transactions, kept up to date; None: there are none."""
+        self._transactions = transactions
+        self.log_start = log_start
+        self.high_watermark = log_end
+        self.log_end = log_end
+        self.newest_ms = -1
+        """Largest timestamp of what is confirmed in the ledger that is being written; -1: none."""
+        self.check()
+
+    @property
+    def last_stable(self) -> Offset:
+        """First offset of the oldest undecided transaction; without one, the high watermark."""
+        if self._transactions is None:
+            return self.high_watermark
+        return self._transactions.last_stable(self.log_start, self.high_watermark)
+
+    def on_accepted(self, end: Offset) -> None:
+        """A batch that ends before `end` was enqueued."""
+        assert end > self.log_end, (end, self.log_end)
+        self.log_end = end
+
+    def on_confirmed(self, end: Offset) -> None:
+        """Everything below `end` is on its ack quorum."""
+        assert self.high_watermark <= end <= self.log_end, (end, self.high_watermark, self.log_end)
+        self.high_watermark = end
+
+    def on_trimmed(self, start: Offset) -> None:
+        """Records below `start` may disappear."""
+        assert self.log_start <= start <= self.high_watermark, (start, self.high_watermark)
+        self.log_start = start
+
+    def check(self) -> None:
+        """Assert the order of the offsets."""
+        assert 0 <= self.log_start <= self.last_stable <= self.high_watermark <= self.log_end, (
+            self.describe()
+        )
+
+    def describe(self) -> str:
+        """One stable line for logs and transcripts."""
+        return (
+            f"log_start={self.log_start} high_watermark={self.high_watermark}"
+            f" log_end={self.log_end}"
+        )
 
 
 class LogState:
@@ -71,6 +143,8 @@ class LogState:
         "_is_send_planned",
         "_leader_epoch",
         "_name",
+        "_share_changes",
+        "_shares_awaited",
         "active",
         "batch_limits",
         "fold",
@@ -103,8 +177,8 @@ class LogState:
         self.held: HeldBatches[HeldAppend] = HeldBatches(name, size_bytes_max=limits.held_bytes_max)
         self.active = active
         self.has_own_snapshot = False
-        """Whether a snapshot is confirmed in the active ledger, so that a takeover needs no older
-        ledger."""
+        """Whether a snapshot is confirmed in the last listed ledger, so that a takeover needs no
+        older one."""
         self._gaps = gaps
         self.queue = AppendQueue()
         """Unconfirmed entries. The shell only takes waiting ones from it."""
@@ -112,6 +186,10 @@ class LogState:
         self.batch_limits = BatchLimits()
         """Limits of the topic's current configuration."""
         self._is_send_planned = False
+        self._share_changes: list[ShareUpdate] = []
+        """Of share groups, that are in no entry yet."""
+        self._shares_awaited: Append | None = None
+        """Completed when these are confirmed."""
 
     @property
     def in_flight_bytes(self) -> int:
@@ -127,26 +205,23 @@ class LogState:
         now_s: float,
         *,
         from_client: bool,
-        are_keys_checked: bool = False,
+        checked: CheckedBatch | None = None,
         transaction: ProducerTransaction | None = None,
     ) -> Append:
-        """Check a batch, assign its offsets and add it to the next entry.
+        """Check a batch, unless that is done (`checked`), assign its offsets and add it to the next
+        entry.
 
         Returns the original append for a duplicate, or a completed one; a `HeldAppend` for a batch
         that its coordinator has to verify. Raises NotLeader, Overloaded, NotEnoughReplicas, the
         InvalidRecord and SequenceError families; nothing was applied then.
         """
         view = memoryview(batch)
-        header = check_batch(
-            view,
-            self.batch_limits,
-            now_ms,
-            from_client=from_client,
-            are_keys_checked=are_keys_checked,
-        )
+        if checked is None:
+            checked = check_batch(view, self.batch_limits, now_ms, from_client=from_client)
+        header = checked.header
         if header.producer_id >= 0:
             if header.attributes & TRANSACTIONAL_BIT or self.fold.has_transactions:
-                waiting = self._look(header, batch, now_s, transaction, from_client=from_client)
+                waiting = self._look(checked, batch, now_s, transaction, from_client=from_client)
                 if waiting is not None:
                     return waiting
             known = self._find_duplicate(header, now_s)
@@ -167,8 +242,12 @@ class LogState:
             rest = view[HEADER_BYTES:]
         else:
             set_ms, max_timestamp_ms = -1, header.max_timestamp
-            prefix = stamp(base, header.batch_length, self._leader_epoch)
-            rest = view[STAMP_BYTES:]
+            if checked.is_corrected:
+                prefix = stamp_changed(view, header, base, self._leader_epoch)
+                rest = view[HEADER_BYTES:]
+            else:
+                prefix = stamp(base, header.batch_length, self._leader_epoch)
+                rest = view[STAMP_BYTES:]
         end = Offset(base + header.record_count)
         whole: Any = view.obj
         is_small = size < self.limits.copy_below_bytes or 2 * size < len(whole)
@@ -181,6 +260,7 @@ class LogState:
         )
         accumulator.add(append)
         if header.producer_id >= 0:
+            self._gaps.on_accepted(header.producer_id)
             if header.attributes & TRANSACTIONAL_BIT:
                 self._fold_in(header, batch, base, now_ms, set_ms)
             else:
@@ -195,22 +275,24 @@ class LogState:
         in_flight_bytes = self.queue.size_bytes + self._accumulator.size_bytes
         return not in_flight_bytes or in_flight_bytes + size <= self.limits.in_flight_bytes_max
 
-    def refuse(self, batch: Buffer, now_ms: int) -> Overloaded:
+    def refuse(self, batch: Buffer) -> Overloaded:
         """Return the error for a batch that has waited for room in vain.
 
-        Raises as `append`, but does not check keys: nothing is stored.
+        Raises as `append`, but reads no records: nothing is stored.
         """
-        view = memoryview(batch)
-        return self._no_room(check_batch(view, self.batch_limits, now_ms, are_keys_checked=True))
+        return self._no_room(check_header(memoryview(batch), self.batch_limits))
 
     def _no_room(self, header: BatchHeader) -> Overloaded:
         if header.producer_id >= 0:
             self._gaps.on_no_room(header)
-        return Overloaded(f"{self._name} has {self.in_flight_bytes} unconfirmed bytes")
+        return Overloaded(
+            f"{self._name} has {self.in_flight_bytes} unconfirmed bytes, and"
+            f" {self.active.size_bytes} in its segment"
+        )
 
     def _look(
         self,
-        header: BatchHeader,
+        checked: CheckedBatch,
         batch: Buffer,
         now_s: float,
         transaction: ProducerTransaction | None,
@@ -223,6 +305,7 @@ class LogState:
         The epoch is checked first: a fenced producer gets its error without asking a coordinator. A
         batch that is already in the log does not open a transaction again.
         """
+        header = checked.header
         producer_id, held, transactions = header.producer_id, self.held, self.fold.transactions
         if header.is_control:
             return None  # a marker: checked by whoever wrote it
@@ -240,17 +323,26 @@ class LogState:
             if repeated is not None:
                 return self._repeat(repeated)
             self._check_behind(header)
-        must_ask = transactions.needs_verification(header)
+        must_ask = self._must_ask(header)
         if not must_ask and producer_id not in held:
             return None
         if transaction is None or not header.is_transactional:
             raise InvalidTransactionState(producer_id, "its transaction is being verified")
         if header.size < self.limits.copy_below_bytes:
             batch = bytes(batch)
-        append = HeldAppend(batch, header, transaction, from_client=from_client)
+        append = HeldAppend(batch, checked, transaction, from_client=from_client)
         append.guard = held.hold(header, append)
         self.fold.has_transactions = True
         return append
+
+    def _must_ask(self, header: BatchHeader) -> bool:
+        """Whether a coordinator must verify a batch; raises as `needs_verification`. While too many
+        transactions are open, there is no room for it: the producer's next batches must wait."""
+        try:
+            return self.fold.transactions.needs_verification(header)
+        except NotEnoughReplicas:
+            self._gaps.on_no_room(header)
+            raise
 
     def _check_behind(self, header: BatchHeader) -> None:
         """Raise OutOfOrderSequence for a batch that comes too late to be accepted in any case.
@@ -268,10 +360,12 @@ class LogState:
     ) -> None:
         """Raise OutOfOrderSequence unless a new epoch of a TV2 producer begins with sequence 0;
         NotEnoughReplicas if too many transactions are open: others may have begun meanwhile."""
-        self.fold.transactions.needs_verification(header)
+        self._must_ask(header)
         first = header.base_sequence
         is_new = transaction.is_tv2 and header.producer_id not in self.producers
-        if is_new and first > 0 and not self._gaps.is_settling(now_s):
+        if not is_new or first <= 0 or self._gaps.lacked_room(header):
+            return
+        if not self._gaps.may_follow_refused(header, now_s):
             raise OutOfOrderSequence(
                 header.producer_id,
                 f"its transaction begins with sequence {first}, expected 0",
@@ -295,18 +389,22 @@ class LogState:
         Raises SequenceError; NotLeader or Overloaded if the missing batches before it were refused.
         """
         is_unknown = header.base_sequence > 0 and header.producer_id not in self.producers
-        if is_unknown and self._gaps.is_settling(now_s):
+        if is_unknown and self._gaps.may_follow_refused(header, now_s):
             raise self._not_yet(header)
+        if is_unknown and self._gaps.lacked_room(header):
+            raise self._overtakes()
         try:
             return self.producers.find_duplicate(header)
         except OutOfOrderSequence as error:
-            if is_gap(error.first, error.expected) and self._gaps.is_settling(now_s):
+            is_ahead = is_gap(error.first, error.expected)
+            if is_ahead and self._gaps.may_follow_refused(header, now_s):
                 raise self._not_yet(header) from error
-            if self._gaps.lacked_room(header, error.expected):
-                raise Overloaded(
-                    f"{self._name} had no room for the batch before this one"
-                ) from error
+            if is_ahead and self._gaps.lacked_room(header):
+                raise self._overtakes() from error
             raise
+
+    def _overtakes(self) -> Overloaded:
+        return Overloaded(f"{self._name} had no room for the batch before this one")
 
     def _not_yet(self, header: BatchHeader) -> NotLeader:
         return NotLeader(
@@ -332,6 +430,35 @@ class LogState:
                 return append
         return None
 
+    # --- share groups -------------------------------------------------------------------
+
+    def change_share(self, update: ShareUpdate) -> Append:
+        """Store a change of a share group, which the fold has already; return what completes when
+        it is confirmed."""
+        self._share_changes.append(update)
+        if self._shares_awaited is None:
+            end = self.offsets.log_end
+            self._shares_awaited = Append(end, end, (), 0)
+        return self._shares_awaited
+
+    def _write_shares(self) -> None:
+        """Enqueue all changes of share groups that are in no entry yet, in as few as they fit."""
+        self._gather()
+        awaited, self._shares_awaited = self._shares_awaited, None
+        changes, self._share_changes = self._share_changes, []
+        end = self.offsets.log_end
+        while changes:
+            count = size = 0
+            while count < len(changes) and (not size or size < self.limits.shared_entry_bytes_max):
+                size += changes[count].size
+                count += 1
+            data = seal_updates(changes[:count], end, self._leader_epoch)
+            del changes[:count]
+            entry = LogEntry((), (data,), end, len(data))
+            entry.awaited = None if changes else awaited
+            self._push(entry)
+            self.active.on_shares(len(data))
+
     # --- entries ------------------------------------------------------------------------
 
     def outgoing(self) -> Effects:
@@ -346,7 +473,16 @@ class LogState:
             if accumulator.may_leave(queue.entries_under_way):
                 self._is_send_planned = True
                 return SEND_AND_PLAN if queue.waiting else PLAN
+        if self._share_changes and self._may_write_shares and not self._is_send_planned:
+            self._is_send_planned = True
+            return SEND_AND_PLAN if queue.waiting else PLAN
         return SEND if queue.waiting else NOTHING
+
+    @property
+    def _may_write_shares(self) -> bool:
+        """Whether changes of share groups may leave: more may come while entries are on their way,
+        and are better sent together."""
+        return self.queue.entries_under_way < self.limits.entries_before_sharing
 
     def on_turn_over(self) -> Effects:
         """The turn of the loop in which `PlanSend` was returned is over. Has no effect if the
@@ -354,6 +490,10 @@ class LogState:
         self._is_send_planned = False
         if self._accumulator.may_leave(self.queue.entries_under_way):
             self._gather()
+        if self._share_changes and self._may_write_shares:
+            self._write_shares()
+            if self.active.snapshot_due:
+                self.write_snapshot()
         return SEND if self.queue.waiting else NOTHING
 
     def on_confirmed(self) -> LogEntry:
@@ -362,12 +502,16 @@ class LogState:
         self.offsets.on_confirmed(entry.end_offset)
         if self.fold.has_transactions:
             self.fold.transactions.on_confirmed(entry.end_offset)
-        if not entry.appends:
+        if entry.appends:
+            self.offsets.newest_ms = entry.newest_ms
+        else:
             self.has_own_snapshot = True
         return entry
 
     def write_snapshot(self) -> None:
         """Enqueue a snapshot of everything accepted so far."""
+        if self._share_changes:
+            self._write_shares()
         self._gather()
         active = self.active
         end = self.offsets.log_end
@@ -381,6 +525,7 @@ class LogState:
             active.transactions.snapshot(is_first=active.entry_count == 0)
             if has_transactions
             else None,
+            has_shares=bool(self.fold.shares),
         )
         self._push(LogEntry((), (data,), end, len(data)))
         active.on_snapshot(len(data))
@@ -396,7 +541,9 @@ class LogState:
     def _gather(self) -> None:
         """Enqueue an entry with the accumulated batches."""
         if self._accumulator:
-            self._push(self._accumulator.take())
+            entry = self._accumulator.take()
+            entry.newest_ms = self.active.max_timestamp_ms
+            self._push(entry)
             self.active.on_entry()
             if self.fold.has_transactions and self.active.transactions.is_block_due:
                 self._write_block()
@@ -411,6 +558,8 @@ class LogState:
 
     def finish_segment(self) -> None:
         """End the segment with a snapshot, so that opening it takes reading one entry."""
+        if self._share_changes:
+            self._write_shares()
         if self.active.has_batches_after_snapshot:
             self.write_snapshot()
 
@@ -428,7 +577,14 @@ class LogState:
         """The previous ledger has confirmed everything: send held entries to the next ledger."""
         self.queue.release()
         self.has_own_snapshot = False
+        self.offsets.newest_ms = -1
 
     def drain(self) -> list[Append]:
         """Remove and return every append that is not confirmed."""
-        return [*self.queue.drain(), *self._accumulator.drain()]
+        awaited, self._shares_awaited = self._shares_awaited, None
+        self._share_changes.clear()
+        return [
+            *self.queue.drain(),
+            *self._accumulator.drain(),
+            *(() if awaited is None else (awaited,)),
+        ]

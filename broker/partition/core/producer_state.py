@@ -1,4 +1,4 @@
-"""State of idempotent producers: sequence checks and duplicate detection.
+"""State of idempotent producers: sequence checks, duplicate detection, and gaps of our own making.
 
 Rule: each batch once, in order. The state is a fold over the log in the order of acceptance, and
 includes unconfirmed batches: a batch is checked against what was accepted before it, not against
@@ -20,6 +20,24 @@ offset). Sequences count records and wrap from 2^31-1 to 0.
 A producer with an open transaction is never forgotten, however long it is idle.
 
 Source: KIP-98, Kafka's `ProducerAppendInfo`.
+
+A gap in a producer's sequences may be caused by refusals of the brokers (`SequenceGaps`). Clients
+send several batches without waiting. If the first one is refused because the partition is not led
+here yet, or no longer, and the leadership begins before the next one is checked, that one shows a
+gap although nothing is lost: the client is about to resend both. OUT_OF_ORDER_SEQUENCE_NUMBER would
+be wrong then, and harmful: librdkafka reacts with a new producer epoch, and renumbers everything
+unacknowledged in all partitions. Batches that had survived without an acknowledgement are then
+stored a second time, and cannot be recognized as duplicates.
+
+So for a while after a leadership began, and after a batch was refused for lack of room, a batch
+after the gap is refused for the same reason as the missing one. Found by power losses of whole
+clusters under librdkafka (`make power-loss`). Of a producer that the log does not know yet, any
+sequence would be accepted: there a batch would overtake the one that had no room.
+
+A log that was never led before is different: no earlier leadership can have refused anything, only
+this broker, before it began. So it remembers what it refused (`RefusedBatches`), and only that
+explains a gap there. Otherwise a producer that goes on counting after its topic was deleted and
+made again, as Java's does, would be refused for the whole time although nothing is missing.
 """
 
 from __future__ import annotations
@@ -27,6 +45,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Container, Iterator
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from broker.errors import InvalidProducerEpoch, OutOfOrderSequence
 from client.errors import LogCorrupt
@@ -40,6 +59,9 @@ SEQUENCE_MODULUS: Final = 1 << 31
 
 UNKNOWN_EPOCH: Final = -1
 """Epoch of an unknown producer."""
+
+_REMEMBERED_MAX: Final = 1_000
+"""Producers whose refused batches are remembered."""
 
 _COUNT: Final = struct.Struct(">i")
 _PRODUCER: Final = struct.Struct(">qhqb")
@@ -267,3 +289,91 @@ class ProducerState:
 def next_sequence(sequence: int) -> int:
     """Return the sequence after `sequence`: 2^31-1 is followed by 0."""
     return (sequence + 1) % SEQUENCE_MODULUS
+
+
+class SequenceGaps:
+    """Gaps in one partition that refusals of this broker may explain."""
+
+    __slots__ = ("_follows_refused", "_refused", "_settled_s")
+
+    def __init__(
+        self,
+        settled_s: float,
+        follows_refused: Callable[[BatchHeader, float], bool] = lambda _header, _now_s: False,
+    ) -> None:
+        """`settled_s`: until then, by the loop's clock, any gap may be explained by refusals.
+
+        `follows_refused`: whether, at a time of the loop's clock, it is known that a batch before
+        this one was refused here before we led.
+        """
+        self._settled_s = settled_s
+        self._follows_refused = follows_refused
+        self._refused: dict[ProducerId, tuple[int, int]] = {}
+        """Producer -> epoch and first sequence of the oldest batch that had no room, until one of
+        the producer is accepted."""
+
+    def may_follow_refused(self, header: BatchHeader, now_s: float) -> bool:
+        """Whether the batches missing before this one may have been refused before we led."""
+        return now_s < self._settled_s or self._follows_refused(header, now_s)
+
+    def on_no_room(self, header: BatchHeader) -> None:
+        """A batch was refused for lack of room."""
+        refused, first = self._refused, header.base_sequence
+        epoch, oldest = refused.get(header.producer_id, (header.producer_epoch, first))
+        if epoch != header.producer_epoch or is_gap(oldest, first):
+            oldest = first
+        if len(refused) >= _REMEMBERED_MAX:
+            refused.clear()  # at worst clients get an error that they recover from
+        refused[header.producer_id] = header.producer_epoch, oldest
+
+    def on_accepted(self, producer_id: ProducerId) -> None:
+        """A batch was accepted: nothing is missing before it."""
+        if self._refused:
+            self._refused.pop(producer_id, None)
+
+    def lacked_room(self, header: BatchHeader) -> bool:
+        """Whether a batch before this one was refused for lack of room, and is still missing."""
+        epoch, oldest = self._refused.get(header.producer_id, (header.producer_epoch + 1, 0))
+        return epoch == header.producer_epoch and is_gap(header.base_sequence, oldest)
+
+
+class RefusedBatches:
+    """What one broker refused of late because it did not lead the partition; for all partitions.
+
+    Topics are named as the request did, by name or id.
+    """
+
+    __slots__ = ("_batches", "_kept_s")
+
+    def __init__(self, kept_s: float) -> None:
+        """`kept_s`: how long clients may take to send the refused batches again."""
+        self._kept_s = kept_s
+        self._batches: dict[tuple[str | UUID, int, ProducerId], tuple[int, int, float]] = {}
+        """Producer epoch, lowest refused sequence, time of the last refusal; oldest first."""
+
+    def note(self, topic: str | UUID, index: int, header: BatchHeader, now_s: float) -> None:
+        """A batch was refused; only those of idempotent producers count."""
+        if header.producer_id < 0:
+            return
+        batches, key = self._batches, (topic, index, header.producer_id)
+        epoch, lowest, refused_s = batches.pop(key, (header.producer_epoch, 0, float("-inf")))
+        is_first = epoch != header.producer_epoch or now_s >= refused_s + self._kept_s
+        if is_first or is_gap(lowest, header.base_sequence):
+            lowest = header.base_sequence
+        if len(batches) >= _REMEMBERED_MAX:
+            del batches[next(iter(batches))]  # at worst a client raises its epoch
+        batches[key] = header.producer_epoch, lowest, now_s
+
+    def is_before(self, topic: str | UUID, index: int, header: BatchHeader, now_s: float) -> bool:
+        """Whether a batch of the same producer epoch with a lower sequence was refused."""
+        found = self._batches.get((topic, index, header.producer_id))
+        if found is None:
+            return False
+        epoch, lowest, refused_s = found
+        is_recent = epoch == header.producer_epoch and now_s < refused_s + self._kept_s
+        return is_recent and is_gap(header.base_sequence, lowest)
+
+
+def is_gap(first: int, expected: int) -> bool:
+    """Whether `first` is ahead of the expected sequence, not behind it."""
+    return 0 < (first - expected) % SEQUENCE_MODULUS < SEQUENCE_MODULUS // 2

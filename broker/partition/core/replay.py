@@ -3,7 +3,8 @@
 The replay reads entries backwards from the end, in growing runs, until it finds a snapshot, and
 then folds the entries after it forwards. The first entry of every ledger is a snapshot, so one
 ledger is always enough. Nothing is skipped: an entry that does not continue the previous one means
-that the log is corrupt, and the replay fails.
+that the log is corrupt, and the replay fails. Changes of share groups are folded in their order
+among the batches.
 
 A record that its writer never saw acknowledged, but that recovery found, counts like any other: the
 fold is over what the ledger holds. So does a marker, which is decoded for that.
@@ -14,13 +15,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from broker.partition.core.log_fold import LogFold
 from broker.partition.core.log_limits import LogLimits
-from broker.partition.core.transactions.log_fold import LogFold
-from broker.partition.core.transactions.segment_transactions import SegmentTransactions
+from broker.partition.core.open_transactions import SegmentTransactions
+from broker.partition.core.shares.share_updates import ShareUpdate, decode_updates
 from client.errors import LogCorrupt, RemoteProtocolError
 from client.ids import NO_ENTRY, EntryId, Offset
 from client.log.aborted_transactions import ABORTED_TYPE
-from client.log.entry_format import batch_headers, first_offset, is_internal, open_internal
+from client.log.entry_format import (
+    SHARE_TYPE,
+    batch_headers,
+    first_offset,
+    is_internal,
+    open_internal,
+)
 from client.log.snapshot import IndexPoint, Snapshot, open_snapshot
 from client.wire.kafka.batches.control_batch import Marker, read_marker
 from client.wire.kafka.batches.records import BatchHeader, Buffer
@@ -50,9 +58,9 @@ class LedgerTail(NamedTuple):
     ledger."""
 
 
-_Followed = tuple[BatchHeader, Marker | None] | EntryId
-"""What follows a snapshot: a batch, decoded if it is a marker; or a block of aborted
-transactions."""
+_Followed = tuple[BatchHeader, Marker | None] | EntryId | list[ShareUpdate]
+"""What follows a snapshot: a batch, decoded if it is a marker; a block of aborted transactions; or
+changes of share groups."""
 
 
 class LedgerReplay:
@@ -92,8 +100,12 @@ class LedgerReplay:
             payload = payloads[index]
             if not is_internal(payload):
                 self._after.extend(_followed(payload))
-            elif open_internal(payload).type == ABORTED_TYPE:
+                continue
+            internal = open_internal(payload)
+            if internal.type == ABORTED_TYPE:
                 self._after.append(EntryId(first + index))
+            elif internal.type == SHARE_TYPE:
+                self._after.append(decode_updates(internal.body))
             else:
                 self._snapshot = open_snapshot(payload)
                 self._snapshot_entry = EntryId(first + index)
@@ -114,6 +126,10 @@ class LedgerReplay:
         end = snapshot.log_end_offset
         newest = snapshot.max_timestamp_ms
         for followed in reversed(self._after):
+            if isinstance(followed, list):
+                for update in followed:
+                    fold.on_share_update(update)
+                continue
             if not isinstance(followed, tuple):
                 _fold_in_block(followed, segment)
                 continue

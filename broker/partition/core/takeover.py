@@ -10,11 +10,12 @@ numbers the steps and gives the reasons for them.
                                               REPLAYING   Replay(newest needed), or the next step
     REPLAYING    on_replayed                  REPLAYING   Replay(the ledger before)
                                               PLANNING    PlanLedger
-    PLANNING     on_planned                   COMMITTING  Commit
+    PLANNING     on_planned, on_no_ledger     COMMITTING  Commit
     COMMITTING   on_commit(Committed)         LEADING     Serve
                  on_commit(CommitLost)        SETTLING    ReadBack, if an earlier outcome is unknown
                                               RESIGNED    Resign
                  on_commit(CommitUnknown)     SETTLING    ReadBack
+                                              RESIGNED    Resign, without a ledger
     SETTLING     on_read_back                 LEADING     Serve: our ledger is last, at our version
                                               COMMITTING  Commit again: nothing has changed,
                                                           and it was not refused
@@ -24,6 +25,12 @@ numbers the steps and gives the reasons for them.
 The commit is one transaction: it closes the last ledger, creates ours and sets the list. It is the
 only proof of leadership. Its outcome is determined by finding our own ledger id
 in the list, never by the version alone, because a lost answer may hide a success.
+
+With fewer writable bookies than an ack quorum there is no ledger to be had. Then the commit closes
+the last ledger and sets the epoch, and that is all: the partition is led for reads (READ-ONLY),
+until a takeover finds bookies again. The segments stay listed as they were, because what the first
+snapshot of our ledger would say is written nowhere. Such a commit cannot be told from that of
+another broker that had no ledger either, so an unknown outcome is given up (OWN-ID).
 
 If a ledger was ended by recovery, its aborted transactions are listed in the first snapshot of our
 ledger; its facts, which the commit stores, say so (LISTED-ONCE-MORE). A leader that commits but
@@ -39,12 +46,11 @@ from typing import Final, NamedTuple
 
 from broker.partition.core.replay import LedgerTail
 from client.errors import LocalProtocolError, LogCorrupt
-from client.ids import NO_ENTRY, EntryId, LeaderEpoch, LedgerId, Offset
-from client.log.aborted_index import LedgerAborted
-from client.log.paging import Paged, paged
+from client.ids import NO_ENTRY, NO_LEDGER, EntryId, LeaderEpoch, LedgerId, Offset
+from client.log.aborted_transactions import LedgerAborted
 from client.log.segment import SnapshotPlace, TransactionFacts
 from client.log.segment_pages import NewPage
-from client.log.segments import PAGE_ENTRIES, Segment, SegmentFacts, SegmentList
+from client.log.segments import PAGE_ENTRIES, Paged, Segment, SegmentFacts, SegmentList, paged
 
 RECOVER_LEDGERS: Final = 2
 """The last two: the old leader may still write to the last but one when it lists the last."""
@@ -62,6 +68,10 @@ class State(enum.Enum):
     SETTLING = "settling"
     LEADING = "leading"
     RESIGNED = "resigned"
+
+
+Recovered = Mapping[LedgerId, tuple[Offset, SegmentFacts]]
+"""Base offset and facts of recovered ledgers."""
 
 
 class Claim(NamedTuple):
@@ -91,7 +101,8 @@ class Replay(NamedTuple):
 
 
 class PlanLedger(NamedTuple):
-    """Choose id and bookies of a ledger, which the commit creates."""
+    """Choose id and bookies of a ledger, which the commit creates; too few bookies are no
+    failure."""
 
     leader_epoch: LeaderEpoch
 
@@ -128,16 +139,21 @@ class ReadBack(NamedTuple):
 
 
 class Serve(NamedTuple):
-    """Lead: append to `ledger_id` with the new epoch."""
+    """Lead: append to `ledger_id` with the new epoch; None: answer reads only."""
 
     segments: SegmentList
+    """As committed."""
     version: int
-    ledger_id: LedgerId
+    ledger_id: LedgerId | None
     tail: LedgerTail | None
     """Replay of the newest ledger with entries; None: the log never had an entry."""
     log_end_offset: Offset
     earlier: Mapping[LedgerId, LedgerAborted]
     """Aborted transactions of earlier ledgers, for our first snapshot."""
+    recovered: Recovered
+    """What `segments` does not say of its ledgers; empty if we have a ledger."""
+    has_snapshot: bool
+    """Whether the last ledger of the list has entries, so that a takeover needs no older one."""
 
 
 class Resign(NamedTuple):
@@ -166,6 +182,8 @@ class Takeover:
         self._ledger_id: LedgerId | None = None
         self._log_end = Offset(0)
         self._committed = Paged(SegmentList(), ())
+        self._unlisted: Recovered = {}
+        """What the committed list does not say of its ledgers."""
         self._earlier: dict[LedgerId, LedgerAborted] = {}
         """Indexes of aborted transactions for our first snapshot."""
         self._outcome_unknown = False
@@ -213,18 +231,18 @@ class Takeover:
         """Our ledger is planned; commit a list with it."""
         self._expect(State.PLANNING)
         self._ledger_id = ledger_id
-        recovered = {
-            segment.ledger_id: facts for segment, facts in self._recovered() if facts is not None
-        }
-        for recovered_id, (_, facts) in recovered.items():
-            tail, known = self._tails[recovered_id], facts.transactions
-            place = known.aborted_at if known is not None else None
-            if tail is not None and place is not None and place.ledger_id == ledger_id:
-                self._earlier[recovered_id] = tail.transactions.aborted
+        recovered = self._recover_facts(ledger_id)
         opened = self._list.opened(
             ledger_id, base_offset=self._log_end, created_ms=now_ms, recovered=recovered
         )
         self._committed = paged(opened, ledger_id, self._page_entries)
+        return self._commit()
+
+    def on_no_ledger(self) -> Step:
+        """Too few bookies accept entries: commit a list without a ledger of ours."""
+        self._expect(State.PLANNING)
+        self._unlisted = self._recover_facts(NO_LEDGER)
+        self._committed = Paged(self._list.led(), ())
         return self._commit()
 
     def on_commit(self, outcome: CommitOutcome) -> Step:
@@ -238,6 +256,8 @@ class Takeover:
                     return self._resign("lost the compare-and-set")
                 self._is_refused = True
             case CommitUnknown():
+                if self._ledger_id is None:
+                    return self._resign("whether the list names our epoch is unknown")
                 self._outcome_unknown = True
         self.state = State.SETTLING
         return ReadBack()
@@ -292,6 +312,19 @@ class Takeover:
         self._log_end = self._derive_end()
         self.state = State.PLANNING
         return PlanLedger(LeaderEpoch(self._list.leader_epoch + 1))
+
+    def _recover_facts(self, ledger_id: LedgerId) -> Recovered:
+        """Return the facts of all recovered ledgers; our first snapshot, in `ledger_id`, lists the
+        aborted transactions that no snapshot of theirs lists."""
+        recovered = {
+            segment.ledger_id: facts for segment, facts in self._recovered() if facts is not None
+        }
+        for recovered_id, (_, facts) in recovered.items():
+            tail, known = self._tails[recovered_id], facts.transactions
+            place = known.aborted_at if known is not None else None
+            if tail is not None and place is not None and place.ledger_id == ledger_id:
+                self._earlier[recovered_id] = tail.transactions.aborted
+        return recovered
 
     def _is_unlisted(self, segment: Segment) -> bool:
         """Whether the ledger that should list a sealed segment's aborted transactions is empty."""
@@ -350,7 +383,7 @@ class Takeover:
         first entry of our ledger."""
         if tail.last_snapshot != NO_ENTRY:
             return SnapshotPlace(segment.ledger_id, tail.last_snapshot)
-        return SnapshotPlace(self._ledger_id or LedgerId(-1), EntryId(0))
+        return SnapshotPlace(self._ledger_id or NO_LEDGER, EntryId(0))
 
     def _derive_end(self) -> Offset:
         """Return the end of the log. Raises LogCorrupt."""
@@ -367,8 +400,8 @@ class Takeover:
         return Commit(self._committed.segments, self._version, self._committed.pages)
 
     def _serve(self, version: int) -> Step:
-        assert self._ledger_id is not None
         self.state = State.LEADING
+        listed = self._list.segments
         return Serve(
             self._committed.segments,
             version,
@@ -376,6 +409,8 @@ class Takeover:
             self._newest_tail(),
             self._log_end,
             self._earlier,
+            self._unlisted,
+            bool(listed) and self._tails.get(listed[-1].ledger_id) is not None,
         )
 
     def _resign(self, reason: str) -> Step:

@@ -32,8 +32,7 @@ from broker.partition.core.leader_effects import (
     TrailRead,
     UnfoldList,
 )
-from broker.partition.ledger_creation import create_ledger
-from broker.partition.ledgers import Writer
+from broker.partition.ledgers import Writer, create_ledger
 from broker.partition.log_services import LogServices
 from broker.partition.segment_node import SegmentNode
 from client.errors import (
@@ -55,6 +54,7 @@ class LeaderSteps:
     """The segment list of a led partition, and the ledgers that it writes."""
 
     __slots__ = (
+        "_on_failed",
         "_on_outcome",
         "_services",
         "_tasks",
@@ -70,17 +70,20 @@ class LeaderSteps:
         services: LogServices,
         topic: TopicInfo,
         index: int,
-        writer: Writer,
+        writer: Writer | None,
         on_outcome: Callable[[StepOutcome], None],
+        on_failed: Callable[[BaseException], None],
     ) -> None:
+        """`on_failed` is told what a step raised that it never should."""
         self.topic = topic
         self.writer = writer
-        """Writer of the current ledger."""
+        """Writer of the current ledger; None: the partition is read-only."""
         self.node = SegmentNode(services.requests, topic, index, services.pages)
         self.index = index
         self._services = services
         self._on_outcome = on_outcome
-        self._writers = {writer.ledger_id: writer}
+        self._on_failed = on_failed
+        self._writers = {} if writer is None else {writer.ledger_id: writer}
         """Writers of the open ledgers: the active one, its successor, its predecessor."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         """Steps in progress. They belong to the partition, not to the caller of a change: if a
@@ -131,8 +134,9 @@ class LeaderSteps:
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
-        if not task.cancelled():
-            task.result()  # a bug: report it to the loop, or the change would silently hang
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_failed(error)  # or its change would never be done
+            raise error  # a bug: the loop reports it
 
     async def _carry_out(self, step: LeaderStep) -> StepOutcome:
         match step:

@@ -13,7 +13,13 @@ from functools import partial
 from typing import Final, assert_never
 
 from broker.cluster.core.topology import TopicInfo
-from broker.errors import BrokerError, LeadershipLost
+from broker.errors import (
+    BrokerError,
+    CompactionFailed,
+    LeadershipLost,
+    Overloaded,
+    RequestTimedOut,
+)
 from broker.partition.core.leader import PartitionLeader
 from broker.partition.core.leader_effects import (
     AdoptList,
@@ -27,6 +33,8 @@ from broker.partition.core.leader_effects import (
     LeaderStep,
     Maintain,
     Now,
+    Offload,
+    Offloaded,
     Release,
     Released,
     Roll,
@@ -43,11 +51,16 @@ from broker.partition.partition_reader import PartitionReader
 from client.errors import QuireError
 from client.ids import LedgerId, Offset
 from client.log.compacted import Round, Swap
+from client.log.offloaded import Drop, Step, Unbury
 
 _LOG = logging.getLogger(__name__)
 
 HIGH_WATERMARK: Final = Offset(-1)
 """In `delete_records`: everything confirmed so far."""
+
+CHANGE_WAIT_S: Final = 30.0
+"""How long changes of the compactor wait behind others: a roll lasts for as long as a bookie that
+its topic cannot do without takes, and other partitions want to be compacted, too."""
 
 
 class LogChanges:
@@ -76,25 +89,41 @@ class LogChanges:
 
     # --- requests -----------------------------------------------------------------------
 
-    async def roll(self) -> None:
+    @property
+    def is_rolling(self) -> bool:
+        """Whether a roll is in progress, or waits for another change."""
+        return self._leader.is_rolling
+
+    async def roll(self, wait_s: float | None = None) -> None:
         """Continue in a new ledger.
 
         Raises NotLeader, LeadershipLost; NotEnoughReplicas and Overloaded (the log goes on in the
-        active ledger).
+        active ledger). With `wait_s`, Overloaded is also raised after that time: a roll that has
+        begun by then goes on, any other one is withdrawn.
         """
-        await self._make(Roll)
+        if wait_s is None:
+            await self._make(Roll)
+            return
+        late = Overloaded(f"{self._steps.name}: not rolled within {wait_s:g} s")
+        await self._make_in_time(Roll, wait_s, late, is_left=True)
 
-    async def delete_records(self, before: Offset) -> Offset:
+    async def delete_records(self, before: Offset, wait_s: float | None = None) -> Offset:
         """Move the log start up to `before`, or to the high watermark; return the log start.
 
-        Raises OffsetOutOfRange, NotLeader; LeadershipLost: the outcome is unknown.
+        Raises OffsetOutOfRange, NotLeader; LeadershipLost, and RequestTimedOut after `wait_s`: the
+        outcome is unknown.
         """
         self._check_leading()
         offsets = self._leader.log.offsets
         target = offsets.high_watermark if before == HIGH_WATERMARK else before
         if not 0 <= target <= offsets.high_watermark:
             raise await self._reader.out_of_range(target)
-        await self._make(partial(Trim, before=target))
+        change = partial(Trim, before=target)
+        if wait_s is None:
+            await self._make(change)
+        else:
+            late = RequestTimedOut(f"{self._steps.name}: not trimmed within {wait_s:g} s")
+            await self._make_in_time(change, wait_s, late, is_left=True)
         return offsets.log_start
 
     async def maintain(self, now_ms: int) -> None:
@@ -107,14 +136,29 @@ class LogChanges:
     async def compact(self, swap: Swap | None, done: Round | None = None) -> None:
         """Replace segments by compacted ones, and record that a round is complete.
 
-        Raises SegmentsChanged (nothing was applied), NotLeader; LeadershipLost: the outcome is
-        unknown.
+        Raises SegmentsChanged and, if other changes take too long, CompactionFailed (nothing was
+        applied), NotLeader; LeadershipLost: the outcome is unknown.
         """
-        await self._make(partial(Compact, swap=swap, done=done))
+        change = partial(Compact, swap=swap, done=done)
+        await self._make_in_time(change, CHANGE_WAIT_S, self._late())
 
     async def release(self, before_ms: int) -> None:
-        """Delete ledgers replaced up to `before_ms`. Raises NotLeader, LeadershipLost."""
-        await self._make(partial(Release, before_ms=before_ms))
+        """Delete ledgers replaced up to `before_ms`.
+
+        Raises NotLeader, LeadershipLost; CompactionFailed if other changes take too long (nothing
+        was applied).
+        """
+        change = partial(Release, before_ms=before_ms)
+        await self._make_in_time(change, CHANGE_WAIT_S, self._late())
+
+    async def offload(self, step: Step) -> None:
+        """List a step on a segment's way to the object store.
+
+        Raises SegmentsChanged and, if other changes take too long, Overloaded (nothing was
+        applied), NotLeader; LeadershipLost: the outcome is unknown.
+        """
+        late = Overloaded(f"{self._steps.name}: other changes take {CHANGE_WAIT_S:g} s")
+        await self._make_in_time(partial(Offload, step=step), CHANGE_WAIT_S, late)
 
     def ask(
         self, change: Callable[[int], Change], now: Now | None = None
@@ -136,6 +180,30 @@ class LogChanges:
         if error is not None:
             raise error
 
+    async def _make_in_time(
+        self,
+        change: Callable[[int], Change],
+        wait_s: float,
+        late: BrokerError,
+        *,
+        is_left: bool = False,
+    ) -> None:
+        """Like `_make`; a change that has not begun after `wait_s` is withdrawn, and `late` raised
+        (IN-TIME). `is_left`: raise it, too, for one that has begun and goes on."""
+        ticket = self._last_ticket + 1
+        done = self.ask(change)
+        await asyncio.wait([done], timeout=wait_s)
+        if not done.done() and self._leader.withdraw(ticket):
+            self._run((ChangeDone(ticket, late),))  # batches may wait for a roll: no longer
+        elif not done.done() and is_left:
+            self._settle(ticket, late)
+        error = await done
+        if error is not None:
+            raise error
+
+    def _late(self) -> CompactionFailed:
+        return CompactionFailed(f"{self._steps.name}: other changes take {CHANGE_WAIT_S:g} s")
+
     # --- effects ------------------------------------------------------------------------
 
     def carry_out(self, effect: ChangeEffect | LeaderStep) -> None:
@@ -153,6 +221,8 @@ class LogChanges:
                 self._on_compacted(effect)
             case Released(ledger_ids):
                 self._on_released(ledger_ids)
+            case Offloaded(step):
+                self._on_offloaded(step)
             case ChangeDone(ticket, error):
                 self._on_done(ticket, error)
             case _:
@@ -223,6 +293,17 @@ class LogChanges:
         _LOG.info(
             "compaction.released topic=%s partition=%d ledgers=%s",
             self._steps.topic.name, self._steps.index, ",".join(map(str, ledger_ids)),
+        )  # fmt: skip
+
+    def _on_offloaded(self, step: Step) -> None:
+        if isinstance(step, Drop):
+            self._reader.forget((step.name.ledger_id,))
+        elif isinstance(step, Unbury):
+            return
+        _LOG.info(
+            "offload.listed topic=%s partition=%d step=%s ledger=%d attempt=%016x",
+            self._steps.topic.name, self._steps.index, type(step).__name__.lower(),
+            step.name.ledger_id, step.name.attempt,
         )  # fmt: skip
 
     def _on_done(self, ticket: int, error: QuireError | None) -> None:

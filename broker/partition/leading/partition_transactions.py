@@ -1,20 +1,29 @@
 """The transactions of a led partition: verification by coordinators, and their markers.
 
-`core/transactions` makes the decisions; this is the shell around it, as `partition.py` is around
+The rules are in `core`; this is the shell around them, as `partition.py` is around
 `core/leader.py`. A batch is held while its coordinator is asked. The answer appends it and its
 producer's next ones in one step, or refuses them all.
 
-    VERIFY, GUARD, COORDINATOR-EPOCH    `core/transactions/held_batches.py`
+    VERIFY, GUARD, COORDINATOR-EPOCH    `core/held_batches.py`
     MARKER-ADDRESS                      a marker that names another leader epoch is refused
-    MARKER-ONCE                         `core/transactions/open_transactions.py`
-    PROVEN                              `core/transactions/leadership_proofs.py`
+    MARKER-ONCE                         `core/open_transactions.py`
+    PROVEN                              a leader that was replaced says nothing (`LeadershipProofs`)
+
+A leader that was replaced may not know it yet. In its log a transaction may look decided, or look
+as if it never existed, while its successor has the data. So the answer that there is nothing to
+write is given only after the confirmation of an entry that was sent to the ledger after the request
+arrived. An entry that was already in flight may have been stored before the ledger was fenced. If
+no such entry is going to be sent anyway, one has to be added. Requests that arrive while it is in
+flight share the next one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Final
 
 from broker.errors import (
@@ -28,18 +37,17 @@ from broker.errors import (
     ProducerFenced,
     UnknownLeaderEpoch,
 )
-from broker.partition.core.append_queue import Append
-from broker.partition.core.leader import PartitionLeader
-from broker.partition.core.leader_effects import Effects, State
-from broker.partition.core.transactions.held_appends import HeldAppend, settle
-from broker.partition.core.transactions.held_batches import Guard, Released
-from broker.partition.core.transactions.leadership_proofs import LeadershipProofs
-from broker.partition.core.transactions.open_transactions import MarkerVerdict
-from broker.partition.core.transactions.verification import (
+from broker.partition.core.append_queue import Append, HeldAppend, settle
+from broker.partition.core.held_batches import (
+    Guard,
     OpenTransactionView,
     ProducerView,
+    Released,
     VerificationRequest,
 )
+from broker.partition.core.leader import PartitionLeader
+from broker.partition.core.leader_effects import Effects, State
+from broker.partition.core.open_transactions import MarkerVerdict
 from broker.partition.leading.leader_steps import LeaderSteps
 from broker.partition.log_services import LogServices
 from client.errors import QuireError
@@ -53,18 +61,63 @@ _LONG_MS: Final = 60_000
 """Age at which an open transaction is reported: readers of committed data wait for it."""
 
 
+class LeadershipProofs:
+    """The waits of one partition: each is an empty append, completed when leadership is proven."""
+
+    __slots__ = ("_confirmed", "waiting")
+
+    def __init__(self) -> None:
+        self._confirmed = 0
+        """Number of entries confirmed while there were waits."""
+        self.waiting: list[tuple[int, Append]] = []
+        """Value of `_confirmed` that proves leadership, and the append that waits for it."""
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+    def ask(self, log_end: Offset, sent_count: int) -> Append:
+        """Add a wait for the proof. `sent_count`: entries that were sent and are not confirmed."""
+        proof = Append(log_end, log_end, (), 0)
+        self.waiting.append((self._confirmed + sent_count + 1, proof))
+        return proof
+
+    def needs_entry(self, sent_count: int, unsent_count: int) -> bool:
+        """Whether an entry must be added now: no entry that is in flight, or will be sent anyway,
+        ends any of the waits."""
+        if not self.waiting:
+            return False
+        first = self.waiting[0][0]
+        return first > self._confirmed + sent_count and not unsent_count
+
+    def on_confirmed(self) -> Sequence[Append]:
+        """The oldest entry was confirmed: return the waits that it ends. Must be called for every
+        entry while there are waits."""
+        self._confirmed += 1
+        waiting = self.waiting
+        count = bisect_right(waiting, self._confirmed, key=itemgetter(0))
+        proven = [proof for _, proof in waiting[:count]]
+        del waiting[:count]
+        return proven
+
+    def drain(self) -> Sequence[Append]:
+        """The leadership has ended: remove and return all waits."""
+        waiting = [proof for _, proof in self.waiting]
+        self.waiting.clear()
+        return waiting
+
+
 class PartitionTransactions:
     """Held batches, markers and open transactions of one led partition."""
 
     __slots__ = (
         "_append",
         "_leader",
-        "_proofs",
         "_reported",
         "_run",
         "_services",
         "_steps",
         "_tasks",
+        "proofs",
     )
 
     def __init__(
@@ -81,7 +134,7 @@ class PartitionTransactions:
         self._leader = leader
         self._append = append
         self._run = run
-        self._proofs = LeadershipProofs()
+        self.proofs = LeadershipProofs()
         self._tasks: dict[asyncio.Task[None], None] = {}
         """Verifications in progress."""
         self._reported: dict[Offset, None] = {}
@@ -120,7 +173,9 @@ class PartitionTransactions:
             epoch = await verifier.verify(request)
         except QuireError as error:
             released = log.held.on_refused(guard, _refusal(error, request))
-        except Exception:  # a bug: the producer must not wait forever
+        except (Exception, asyncio.CancelledError) as error:  # the producer must not wait forever
+            if isinstance(error, asyncio.CancelledError) and self._leader.state is State.ENDED:
+                raise  # by `stop`, which has settled everything
             _LOG.exception(
                 "transaction.verification_failed topic=%s partition=%d producer=%d",
                 request.topic, request.partition, request.producer_id,
@@ -141,7 +196,7 @@ class PartitionTransactions:
         return self._append(
             held.batch,
             from_client=held.from_client,
-            are_keys_checked=True,
+            checked=held.checked,
             transaction=held.transaction._replace(is_verified=True),
         )
 
@@ -157,8 +212,8 @@ class PartitionTransactions:
         leader that the marker is meant for; None: any leader, for operators.
 
         Raises FencedLeaderEpoch and UnknownLeaderEpoch (it is meant for another leader), NotLeader,
-        TransactionCoordinatorFenced (the log has a newer coordinator): nothing was written then.
-        LeadershipLost: the outcome is unknown.
+        TransactionCoordinatorFenced (the log has a newer coordinator), NotEnoughReplicas (there is
+        no ledger): nothing was written then. LeadershipLost: the outcome is unknown.
         """
         await _settled(self._begin_marker(marker, is_tv2=is_tv2, leader_epoch=leader_epoch))
 
@@ -168,6 +223,7 @@ class PartitionTransactions:
         leader = self._leader
         leader.check_open()
         self._check_address(leader_epoch)
+        leader.check_writable()
         log = leader.log
         self._release(log.held.on_marker(marker.producer_id, marker.producer_epoch, is_tv2=is_tv2))
         known_epoch = log.producers.epoch(marker.producer_id)
@@ -175,7 +231,7 @@ class PartitionTransactions:
         if verdict is not MarkerVerdict.DONE:
             batch = build_marker(marker, self._services.clock.now_ms())
             return self._append(batch, from_client=False)
-        proof = self._proofs.ask(log.offsets.log_end, log.queue.sent_count)
+        proof = self.proofs.ask(log.offsets.log_end, log.queue.sent_count)
         self._prove()
         return proof
 
@@ -187,11 +243,11 @@ class PartitionTransactions:
         raise FencedLeaderEpoch(text) if leader_epoch < ours else UnknownLeaderEpoch(text)
 
     def on_entry_confirmed(self) -> None:
-        """The ledger confirmed its oldest entry."""
-        if self._proofs:
-            for proof in self._proofs.on_confirmed():
-                proof.complete()
-            self._prove()
+        """The ledger confirmed its oldest entry. Must be called for every entry while `proofs` are
+        waited for."""
+        for proof in self.proofs.on_confirmed():
+            proof.complete()
+        self._prove()
 
     def _prove(self) -> None:
         """Add an entry if no other one will prove our leadership."""
@@ -199,7 +255,7 @@ class PartitionTransactions:
         queue = log.queue
         unsent = len(queue) - queue.sent_count
         unsent += log.in_flight_bytes > queue.size_bytes  # batches that are in no entry yet
-        if self._leader.state is State.OPEN and self._proofs.needs_entry(queue.sent_count, unsent):
+        if self._leader.state is State.OPEN and self.proofs.needs_entry(queue.sent_count, unsent):
             log.write_snapshot()
             self._run(log.outgoing())
 
@@ -260,7 +316,7 @@ class PartitionTransactions:
         for held in self._leader.log.held.drain():
             self._services.ledgers.memory.give(held.size)
             held.complete(NotLeader(f"this broker no longer leads {self._steps.name}"))
-        for proof in self._proofs.drain():
+        for proof in self.proofs.drain():
             proof.complete(error)
 
 

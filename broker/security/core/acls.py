@@ -23,7 +23,14 @@ ANONYMOUS: Final = "ANONYMOUS"
 """Who shows neither certificate nor password, by Kafka's name."""
 USER: Final = "User:"
 """What principals begin with: their type."""
-_CACHED_MAX: Final = 10_000
+_NOTED_CHARS_MAX: Final = 2_000
+"""Of user, address and name together: a decision about more is made anew each time."""
+NOTED_BYTES_MAX: Final = 5_000_000
+"""Of all decisions that are remembered. Clients choose the names, so bytes are counted."""
+_NOTE_BYTES: Final = 500
+"""Of one decision beside its texts: entry, key, and what strings take when they are empty."""
+_CHAR_BYTES_MAX: Final = 4
+"""Of each character of a text that has an unusual one."""
 
 
 class ResourceType(enum.IntEnum):
@@ -249,11 +256,12 @@ class Authorizer:
         self._acls = Acls()
         self._decided: dict[tuple[str, str, Operation, ResourceType, str | None], bool] = {}
         """By the name of the resource; None: of any."""
+        self._noted_bytes = 0
 
     def replace(self, acls: Acls) -> None:
         """Decide by other entries from now on."""
         self._acls = acls
-        self._decided.clear()
+        self._forget()
 
     def is_allowed(
         self, user: str, host: str, operation: Operation, kind: ResourceType, name: str
@@ -285,9 +293,19 @@ class Authorizer:
     def _note(
         self, key: tuple[str, str, Operation, ResourceType, str | None], decided: bool
     ) -> None:
-        if len(self._decided) >= _CACHED_MAX:
-            self._decided.clear()
+        user, host, _, _, name = key
+        texts = user, host, name or ""
+        if sum(map(len, texts)) > _NOTED_CHARS_MAX:
+            return
+        size = _NOTE_BYTES + sum(map(_text_bytes, texts))
+        if self._noted_bytes + size > NOTED_BYTES_MAX:
+            self._forget()
+        self._noted_bytes += size
         self._decided[key] = decided
+
+    def _forget(self) -> None:
+        self._decided.clear()
+        self._noted_bytes = 0
 
     def _decide_somewhere(
         self, principal: str, host: str, operation: Operation, kind: ResourceType
@@ -329,6 +347,11 @@ class Authorizer:
                 return False
             is_allowed = is_allowed or _is_allowance(acl, operation)
         return is_allowed or (not count and self._allow_if_none)
+
+
+def _text_bytes(text: str) -> int:
+    """Return what a text takes at most."""
+    return len(text) if text.isascii() else _CHAR_BYTES_MAX * len(text)
 
 
 def _concerns(acl: Acl, principal: str, host: str) -> bool:

@@ -48,6 +48,10 @@ class TokenRules:
     scopes: tuple[str, ...] = ()
     """All of them have to be in it."""
     user_claim: str = "sub"
+    user_prefix: str = ""
+    """What the names of users begin with."""
+    reserved: frozenset[str] = frozenset()
+    """Users whom no token may speak for."""
     skew_s: float = 30.0
     """How far clocks may be apart."""
 
@@ -92,7 +96,9 @@ def bearer_of(claims: Mapping[str, Any], rules: TokenRules, now_s: float) -> Bea
     user = claims.get(rules.user_claim)
     if not isinstance(user, str) or not 0 < len(user) <= _NAME_CHARS_MAX:
         raise TokenRefused(f"claim {rules.user_claim} names no user")
-    return Bearer(user, expires_s)
+    if rules.user_prefix + user in rules.reserved:
+        raise TokenRefused(f"claim {rules.user_claim} names a user of the cluster's own settings")
+    return Bearer(rules.user_prefix + user, expires_s)
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:

@@ -1,23 +1,40 @@
-"""What is limited of whom: Kafka's quota entities, and which of them counts for a client.
+"""Quotas: what is limited of whom, and how long each who shares a limit has to wait.
 
-An entity names a user, a client id, both, or an address; a name that is None stands for all that
-have no entry of their own. For a client the first of these that has the limit counts:
+*Limits.* An entity names a user, a client id, both, or an address; a name that is None stands for
+all that have no entry of their own. For a client the first of these that has the limit counts:
 
     user and client id, user and any client id, user,
     any user and client id, any user and any client id, any user,
     client id, any client id
 
 Who shares a limit: all connections of the user, of the client id, or of both, as the entity has
-them. Sources: KIP-13, KIP-55, KIP-257, KIP-546, KIP-612.
+them.
+
+*Buckets.* What is allowed per second comes into a bucket, up to what comes in a window; use takes
+it out, at once and whole, so the bucket may be in debt. While it is not, nobody waits. While it is,
+each connection waits for what it used itself, at its share of the rate: the rate divided by the
+number of connections that use it. So one that asks for much waits longer than one that asks for
+little, and nobody waits for others' use. As shares are estimates, waits are longer the deeper the
+debt is. In the long run nothing exceeds the rate; beyond it go a window's worth and one request of
+each connection. Kafka measures rates in windows and lets everybody wait for the whole excess; the
+totals are the same.
+
+*A bounded number of buckets*, whatever clients call themselves. One that is as full as a new one is
+forgotten when room is needed, which changes nothing. If there is no room even so, further owners
+share one bucket for each rate: a client that names itself anew with each connection gains nothing.
+
+Sources: KIP-13, KIP-55, KIP-257, KIP-546, KIP-612.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from broker.errors import InvalidRequest
+from client.ids import ConnectionId
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -28,6 +45,11 @@ Entity = tuple[tuple[str, str | None], ...]
 """Sorted pairs of a type and a name; None: all that have no entry of their own."""
 Owner = tuple[str | None, str | None]
 """Whose requests share a limit: user and client id, or an address and nothing."""
+Limits = Mapping[Entity, Mapping[str, float]]
+
+_WHOLE_END: Final = 2.0**63
+_SWEEP_INTERVAL_S: Final = 1.0
+_PRUNE_INTERVAL_S: Final = 1.0
 
 
 class QuotaKey(enum.StrEnum):
@@ -43,9 +65,6 @@ class QuotaKey(enum.StrEnum):
 WHOLE_NUMBERS: Final = (
     QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.CONNECTION_CREATION_RATE,
 )  # fmt: skip
-_WHOLE_END: Final = 2.0**63
-
-Limits = Mapping[Entity, Mapping[str, float]]
 
 
 class Limit(NamedTuple):
@@ -134,3 +153,140 @@ def check_value(entity: Entity, key: str, value: float) -> None:
         raise InvalidRequest(f"quota {key} must be a number")
     if key in WHOLE_NUMBERS and (value != int(value) or value >= _WHOLE_END):
         raise InvalidRequest(f"quota {key} must be a whole number below 2^63, not {value}")
+
+
+class QuotaTable:
+    """By what is limited, and whose."""
+
+    def __init__(self, owners_max: int, window_s: float) -> None:
+        self._owners_max = owners_max
+        self._window_s = window_s
+        self._buckets: dict[tuple[QuotaKey, Owner], FairBucket] = {}
+        self._shared: dict[tuple[QuotaKey, float], FairBucket] = {}
+        self._swept_s = -math.inf
+
+    def __len__(self) -> int:
+        return len(self._buckets) + len(self._shared)
+
+    def bucket(self, key: QuotaKey, limit: Limit, now_s: float) -> FairBucket:
+        """Return the bucket of a limit's owner, made if need be."""
+        at = key, limit.owner
+        found = self._buckets.get(at)
+        if found is None:
+            if len(self._buckets) >= self._owners_max:
+                self._sweep(now_s)
+            if len(self._buckets) >= self._owners_max:
+                return self._common(key, limit, now_s)
+            found = self._buckets[at] = FairBucket(limit.rate, self._window_s, now_s)
+        elif found.rate != limit.rate:
+            found.set_rate(limit.rate, now_s)
+        return found
+
+    def _common(self, key: QuotaKey, limit: Limit, now_s: float) -> FairBucket:
+        at = key, limit.rate
+        found = self._shared.get(at)
+        if found is None:
+            found = self._shared[at] = FairBucket(limit.rate, self._window_s, now_s)
+        return found
+
+    def _sweep(self, now_s: float) -> None:
+        if now_s < self._swept_s + _SWEEP_INTERVAL_S:
+            return
+        self._swept_s = now_s
+        for at in [at for at, one in self._buckets.items() if one.is_untouched(now_s)]:
+            del self._buckets[at]
+        for shared in [at for at, one in self._shared.items() if one.is_untouched(now_s)]:
+            del self._shared[shared]
+
+
+class _Member:
+    """One connection."""
+
+    __slots__ = ("owed", "until_s")
+
+    def __init__(self, now_s: float) -> None:
+        self.owed = 0.0
+        """Used, and not waited for yet."""
+        self.until_s = now_s
+        """When it may go on."""
+
+
+class FairBucket:
+    """Amounts are of whatever is limited, times in seconds."""
+
+    def __init__(self, rate: float, window_s: float, now_s: float) -> None:
+        self.rate = rate
+        self._window_s = window_s
+        self._balance = rate * window_s
+        self._at_s = now_s
+        self._members: dict[ConnectionId, _Member] = {}
+        self._prune_s = now_s + _PRUNE_INTERVAL_S
+
+    def set_rate(self, rate: float, now_s: float) -> None:
+        """The limit is another one from now on."""
+        self._refill(now_s)
+        self.rate = rate
+        self._balance = min(self._balance, rate * self._window_s)
+
+    def is_in_debt(self, now_s: float) -> bool:
+        """Say whether more was used than has come in."""
+        self._refill(now_s)
+        return self._balance < 0
+
+    def is_untouched(self, now_s: float) -> bool:
+        """Say whether it is as a new one would be."""
+        self._refill(now_s)
+        self._prune(now_s)
+        return not self._members and self._balance >= self.rate * self._window_s
+
+    def use(self, connection: ConnectionId, amount: float, now_s: float) -> None:
+        """Take out what a connection has used."""
+        self._refill(now_s)
+        self._balance -= amount
+        self._member(connection, now_s).owed += amount
+
+    def take(self, amount: float, now_s: float) -> bool:
+        """Take an amount out if it is there; say whether it was."""
+        self._refill(now_s)
+        if self._balance < amount:
+            return False
+        self._balance -= amount
+        return True
+
+    def wait_s(self, connection: ConnectionId, now_s: float) -> float:
+        """Return how long a connection has to wait from now on, for all that it has used."""
+        self._refill(now_s)
+        if now_s >= self._prune_s:
+            self._prune(now_s)
+        member = self._member(connection, now_s)
+        owed, member.owed = member.owed, 0.0
+        debt = -self._balance
+        if debt > 0:
+            fair_s = owed * len(self._members) / self.rate
+            deeper_s = fair_s * (1 + debt / (self.rate * self._window_s))
+            own_s = min(deeper_s, max(fair_s, debt / self.rate))
+            member.until_s = max(member.until_s, now_s) + own_s
+        return max(0.0, member.until_s - now_s)
+
+    def _member(self, connection: ConnectionId, now_s: float) -> _Member:
+        member = self._members.get(connection)
+        if member is None:
+            member = self._members[connection] = _Member(now_s)
+        return member
+
+    def _refill(self, now_s: float) -> None:
+        if now_s > self._at_s:
+            came = (now_s - self._at_s) * self.rate
+            self._balance = min(self._balance + came, self.rate * self._window_s)
+            self._at_s = now_s
+
+    def _prune(self, now_s: float) -> None:
+        """Forget connections that have used nothing for a window."""
+        self._prune_s = now_s + _PRUNE_INTERVAL_S
+        gone = [
+            connection
+            for connection, member in self._members.items()
+            if member.until_s + self._window_s < now_s and not member.owed
+        ]
+        for connection in gone:
+            del self._members[connection]

@@ -20,8 +20,7 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.security.core import scram
 from broker.security.core.bearer import INVALID, Bearer, TokenRefused, token_of
-from broker.security.core.mechanisms import Mechanism
-from broker.security.core.scram import ScramCredential, ScramError, ScramExchange
+from broker.security.core.scram import Mechanism, ScramCredential, ScramError, ScramExchange
 
 _PLAIN_BYTES_MAX: Final = 4_096
 """Of user and password: passwords are hashed as they are."""

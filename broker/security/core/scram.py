@@ -7,29 +7,53 @@
 
 What is kept of a password is its salt, the number of iterations, StoredKey and ServerKey; neither
 makes anybody able to log in elsewhere. A name that nobody has gets a salt all the same, always the
-same one, so that the exchange does not tell who exists. Source: RFC 5802, RFC 7677; without channel
-binding, as Kafka has it.
+same one at every broker, and as many iterations as `quire user create` uses, so that the exchange
+does not tell who exists. The names of all SASL mechanisms are here, too.
+
+Source: RFC 5802, RFC 7677; without channel binding,
+as Kafka has it.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import enum
 import hashlib
 import hmac
 import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from broker.security.core.mechanisms import Mechanism
+
+class Mechanism(enum.StrEnum):
+    """How a client proves who it is."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
+
+
+PASSWORD_MECHANISMS: Final = (Mechanism.PLAIN, Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
+"""Those of users with passwords."""
+
+SCRAM_NUMBERS: Final[Mapping[int, Mechanism]] = {
+    1: Mechanism.SCRAM_SHA_256,
+    2: Mechanism.SCRAM_SHA_512,
+}
+"""Of DescribeUserScramCredentials and AlterUserScramCredentials (KIP-554)."""
 
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
 SALT_BYTES_MAX: Final = 1_024
+USUAL_ITERATIONS: Final = 8_192
+"""What `quire user create` asks for, and with it what names that nobody has are answered with."""
+USUAL_SALT_BYTES: Final = 24
+"""Likewise."""
 _NONCE_CHARS_MAX: Final = 1_024
 _FIRST: Final = re.compile(r"([ny]),(?:a=([^,]*))?,((?:m=[^,]*,)?n=([^,]*),r=([!-+\--~]+)(,.*)?)")
 _FINAL: Final = re.compile(r"(c=([^,]*),r=([!-+\--~]+)(?:,.*)?),p=([^,]*)")
-
 HASHES: Final[Mapping[Mechanism, str]] = {
     Mechanism.SCRAM_SHA_256: "sha256",
     Mechanism.SCRAM_SHA_512: "sha512",
@@ -77,9 +101,16 @@ def is_password(mechanism: Mechanism, credential: ScramCredential, password: str
 
 def nobodys(mechanism: Mechanism, name: str, secret: bytes) -> ScramCredential:
     """Return a credential that no password fits, the same each time for a name."""
-    digest = hmac.digest(secret, name.encode("utf-8", "surrogatepass"), "sha512")
     size = hashlib.new(HASHES[mechanism]).digest_size
-    return ScramCredential(digest[:16], digest[:size], digest[:size], ITERATIONS_MIN)
+    key = hmac.digest(secret, f"key {mechanism} {name}".encode("utf-8", "surrogatepass"), "sha512")
+    salt = salt_of(mechanism, name, secret)
+    return ScramCredential(salt, key[:size], key[:size], USUAL_ITERATIONS)
+
+
+def salt_of(mechanism: Mechanism, name: str, secret: bytes) -> bytes:
+    """Return a salt, the same each time for a name. `secret`: the same at all brokers."""
+    said = f"salt {mechanism} {name}".encode("utf-8", "surrogatepass")
+    return hmac.digest(secret, said, "sha512")[:USUAL_SALT_BYTES]
 
 
 class ClientFirst(NamedTuple):

@@ -2,7 +2,8 @@
 
 A subscription is a resource of type CLIENT_METRICS. It names metrics by prefixes, says how often
 they are wanted, and of which clients: every key of `match` has a regular expression that the whole
-of that property must match; without `match` it is all clients.
+of that property must match; without `match` it is all clients. Whoever connects is held against
+them, by words of its own, so they take a time that is linear in these.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Final, NamedTuple
 import crc32c
 
 from broker.cluster.core.topic_config import Kind
-from broker.errors import InvalidRequest, InvalidTopicConfig
+from broker.errors import InvalidRegularExpression, InvalidRequest, InvalidTopicConfig
+from broker.security.core.linear_pattern import LinearPattern
 from broker.topics.core.config_resource import Change, edited, split
 
 METRICS: Final = "metrics"
@@ -77,23 +79,26 @@ class Subscription(NamedTuple):
 
     metrics: tuple[str, ...]
     interval_ms: int
-    match: tuple[tuple[str, re.Pattern[str]], ...]
+    match: tuple[tuple[str, LinearPattern], ...]
 
     def is_about(self, client: Client) -> bool:
         """Say whether it is about a client."""
-        return all(pattern.fullmatch(client.get(name, "")) for name, pattern in self.match)
+        return all(pattern.matches(client.get(name, "")) for name, pattern in self.match)
 
 
 def parse(values: Mapping[str, str]) -> Subscription:
-    """Take a subscription's settings apart. Raises InvalidTopicConfig, InvalidRequest."""
-    for name in values:
-        if name not in KEYS:
-            raise InvalidRequest(
-                f"unknown setting of client metrics {name!r}; there are {', '.join(KEYS)}"
-            )
+    """Take a subscription's settings apart, as far as this release knows them.
+
+    Raises InvalidTopicConfig, InvalidRequest.
+    """
     return Subscription(
         tuple(_items(values, METRICS)), _interval_ms(values), tuple(_patterns(values))
     )
+
+
+def foreign(before: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that only another release knows: replacing all the others leaves them."""
+    return {name: value for name, value in before.items() if name not in KEYS}
 
 
 def changed(before: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
@@ -105,6 +110,11 @@ def changed(before: Mapping[str, str], changes: Sequence[Change]) -> dict[str, s
         return split(before.get(name, ""))
 
     after = edited(before, changes, items)
+    for name in after:
+        if name not in KEYS and name not in before:
+            raise InvalidRequest(
+                f"unknown setting of client metrics {name!r}; there are {', '.join(KEYS)}"
+            )
     parse(after)
     return after
 
@@ -137,7 +147,7 @@ def _interval_ms(values: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _patterns(values: Mapping[str, str]) -> Iterable[tuple[str, re.Pattern[str]]]:
+def _patterns(values: Mapping[str, str]) -> Iterable[tuple[str, LinearPattern]]:
     for item in _items(values, MATCH):
         name, equals, pattern = (part.strip() for part in item.partition("="))
         if not equals or name not in _PROPERTIES:
@@ -146,6 +156,6 @@ def _patterns(values: Mapping[str, str]) -> Iterable[tuple[str, re.Pattern[str]]
                 f" {item!r}"
             )
         try:
-            yield name, re.compile(pattern)
-        except re.error as error:
-            raise InvalidTopicConfig(f"{MATCH}: {pattern!r}: {error}") from error
+            yield name, LinearPattern(pattern)
+        except InvalidRegularExpression as error:
+            raise InvalidTopicConfig(f"{MATCH}: {error}") from error

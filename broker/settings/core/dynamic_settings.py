@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from broker.cluster.core.topic_config import TOPIC_KEYS, Kind, check_value
+from broker.cluster.core.topic_config import KEPT_DOC, TOPIC_KEYS, Kind, TopicKey, check_value
 from broker.errors import InvalidRequest, InvalidTopicConfig
 from broker.topics.core.config_resource import Change, edited, split
 
@@ -24,6 +24,7 @@ EVERY_BROKER: Final = ""
 
 _MINUTE_MS: Final = 60_000
 _INT_MAX: Final = (1 << 31) - 1
+_LONG_MAX: Final = (1 << 63) - 1
 
 Values = Mapping[str, str]
 """Kafka's name of a setting -> its value in normal spelling."""
@@ -45,7 +46,8 @@ class Given(NamedTuple):
 
 
 class DynamicKey(NamedTuple):
-    """A setting that can be changed while brokers run: it has a field or a topic's key."""
+    """A setting that can be changed while brokers run: it has a field or a topic's key, or is kept
+    for tools."""
 
     kind: Kind
     field: str = ""
@@ -54,19 +56,72 @@ class DynamicKey(NamedTuple):
     """The setting of topics whose default it is."""
     unit: int = 1
     """How many of the field's units one of its own is."""
+    kept: str = ""
+    """What Kafka's default is, of a setting that means nothing here."""
 
 
 FIELDS: Final[Mapping[str, DynamicKey]] = MappingProxyType(
     {
         "auto.create.topics.enable": DynamicKey(Kind.BOOLEAN, "auto_create_topics"),
         "default.replication.factor": DynamicKey(Kind.INT, "default_replication_factor"),
+        "errors.deadletterqueue.auto.create.topics.enable": DynamicKey(
+            Kind.BOOLEAN, "errors_deadletterqueue_auto_create_topics_enable"
+        ),
+        "errors.deadletterqueue.topic.name.prefix": DynamicKey(
+            Kind.STRING, "errors_deadletterqueue_topic_name_prefix"
+        ),
         "fetch.max.bytes": DynamicKey(Kind.INT, "fetch_bytes_max"),
+        "group.consumer.assignment.interval.ms": DynamicKey(
+            Kind.INT, "group_consumer_assignment_interval_ms"
+        ),
+        "group.consumer.heartbeat.interval.ms": DynamicKey(
+            Kind.INT, "group_consumer_heartbeat_interval_ms"
+        ),
+        "group.consumer.max.assignment.interval.ms": DynamicKey(
+            Kind.INT, "group_consumer_assignment_interval_max_ms"
+        ),
+        "group.consumer.max.heartbeat.interval.ms": DynamicKey(
+            Kind.INT, "group_consumer_heartbeat_interval_max_ms"
+        ),
+        "group.consumer.max.session.timeout.ms": DynamicKey(
+            Kind.INT, "group_consumer_session_timeout_max_ms"
+        ),
+        "group.consumer.max.size": DynamicKey(Kind.INT, "group_consumer_max_size"),
+        "group.consumer.min.assignment.interval.ms": DynamicKey(
+            Kind.INT, "group_consumer_assignment_interval_min_ms"
+        ),
+        "group.consumer.min.heartbeat.interval.ms": DynamicKey(
+            Kind.INT, "group_consumer_heartbeat_interval_min_ms"
+        ),
+        "group.consumer.min.session.timeout.ms": DynamicKey(
+            Kind.INT, "group_consumer_session_timeout_min_ms"
+        ),
+        "group.consumer.session.timeout.ms": DynamicKey(
+            Kind.INT, "group_consumer_session_timeout_ms"
+        ),
         "group.initial.rebalance.delay.ms": DynamicKey(
             Kind.INT, "group_initial_rebalance_delay_ms"
         ),
         "group.max.session.timeout.ms": DynamicKey(Kind.INT, "group_session_timeout_max_ms"),
         "group.max.size": DynamicKey(Kind.INT, "group_size_max"),
         "group.min.session.timeout.ms": DynamicKey(Kind.INT, "group_session_timeout_min_ms"),
+        "group.share.assignment.interval.ms": DynamicKey(
+            Kind.INT, "group_share_assignment_interval_ms"
+        ),
+        "group.share.delivery.count.limit": DynamicKey(
+            Kind.INT, "group_share_delivery_count_limit"
+        ),
+        "group.share.heartbeat.interval.ms": DynamicKey(
+            Kind.INT, "group_share_heartbeat_interval_ms"
+        ),
+        "group.share.max.size": DynamicKey(Kind.INT, "group_share_max_size"),
+        "group.share.partition.max.record.locks": DynamicKey(
+            Kind.INT, "group_share_partition_max_record_locks"
+        ),
+        "group.share.record.lock.duration.ms": DynamicKey(
+            Kind.INT, "group_share_record_lock_duration_ms"
+        ),
+        "group.share.session.timeout.ms": DynamicKey(Kind.INT, "group_share_session_timeout_ms"),
         "max.connections": DynamicKey(Kind.INT, "connections_max"),
         "max.connections.per.ip": DynamicKey(Kind.INT, "connections_per_host_max"),
         "min.insync.replicas": DynamicKey(Kind.INT, "default_min_insync_replicas"),
@@ -79,18 +134,27 @@ FIELDS: Final[Mapping[str, DynamicKey]] = MappingProxyType(
 )  # fmt: skip
 
 _TOPIC_NAMES: Final[Mapping[str, str]] = {
+    "compression.gzip.level": "compression.gzip.level",
+    "compression.lz4.level": "compression.lz4.level",
+    "compression.type": "compression.type",
+    "compression.zstd.level": "compression.zstd.level",
     "log.cleaner.delete.retention.ms": "delete.retention.ms",
     "log.cleaner.max.compaction.lag.ms": "max.compaction.lag.ms",
     "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio",
     "log.cleaner.min.compaction.lag.ms": "min.compaction.lag.ms",
     "log.cleanup.policy": "cleanup.policy",
+    "log.local.retention.bytes": "local.retention.bytes",
+    "log.local.retention.ms": "local.retention.ms",
     "log.message.timestamp.after.max.ms": "message.timestamp.after.max.ms",
     "log.message.timestamp.before.max.ms": "message.timestamp.before.max.ms",
     "log.message.timestamp.type": "message.timestamp.type",
+    "log.remote.copy.lag.bytes": "remote.copy.lag.bytes",
+    "log.remote.copy.lag.ms": "remote.copy.lag.ms",
     "log.retention.bytes": "retention.bytes",
     "log.retention.ms": "retention.ms",
     "log.roll.ms": "segment.ms",
     "log.segment.bytes": "segment.bytes",
+    "max.decompressed.message.bytes": "max.decompressed.message.bytes",
     "message.max.bytes": "max.message.bytes",
 }
 
@@ -98,7 +162,37 @@ DEFAULTS_OF_TOPICS: Final[Mapping[str, DynamicKey]] = MappingProxyType(
     {name: DynamicKey(TOPIC_KEYS[key].kind, topic_key=key) for name, key in _TOPIC_NAMES.items()}
 )
 
-DYNAMIC: Final[Mapping[str, DynamicKey]] = MappingProxyType({**FIELDS, **DEFAULTS_OF_TOPICS})
+KEPT: Final[Mapping[str, DynamicKey]] = MappingProxyType(
+    {
+        name: DynamicKey(kind, kept=default)
+        for name, kind, default in (
+            ("background.threads", Kind.INT, "10"),
+            ("log.cleaner.backoff.ms", Kind.LONG, "15000"),
+            ("log.cleaner.dedupe.buffer.size", Kind.LONG, "134217728"),
+            ("log.cleaner.io.buffer.load.factor", Kind.DOUBLE, "0.9"),
+            ("log.cleaner.io.buffer.size", Kind.INT, "524288"),
+            ("log.cleaner.io.max.bytes.per.second", Kind.DOUBLE, "1.7976931348623157E308"),
+            ("log.cleaner.threads", Kind.INT, "1"),
+            ("log.flush.interval.messages", Kind.LONG, str(_LONG_MAX)),
+            ("log.index.interval.bytes", Kind.INT, "4096"),
+            ("log.index.size.max.bytes", Kind.INT, "10485760"),
+            ("log.preallocate", Kind.BOOLEAN, "false"),
+            ("log.segment.delete.delay.ms", Kind.LONG, "60000"),
+            ("num.io.threads", Kind.INT, "8"),
+            ("num.network.threads", Kind.INT, "3"),
+            ("num.recovery.threads.per.data.dir", Kind.INT, "2"),
+            ("num.replica.fetchers", Kind.INT, "1"),
+            ("sasl.kerberos.min.time.before.relogin", Kind.LONG, "60000"),
+            ("unclean.leader.election.enable", Kind.BOOLEAN, "false"),
+        )
+    }
+)
+"""Kafka's dynamic settings of what is not here: a broker has no log directories, replica fetchers
+or pools of threads. They are stored and told, as those of topics are, because tools set them."""
+
+DYNAMIC: Final[Mapping[str, DynamicKey]] = MappingProxyType(
+    {**FIELDS, **DEFAULTS_OF_TOPICS, **KEPT}
+)
 """Kafka's name -> what it changes."""
 
 
@@ -110,11 +204,13 @@ def checked(name: str, value: str) -> str:
     key = DYNAMIC.get(name)
     if key is None:
         raise InvalidRequest(f"{name} cannot be changed while a broker runs")
-    if key.topic_key:
+    if not key.field:
         try:
-            return check_value(TOPIC_KEYS[key.topic_key]._replace(name=name), value)
+            return check_value(_as_of_topics(name, key), value)
         except InvalidTopicConfig as error:
             raise InvalidRequest(str(error)) from error
+    if key.kind is Kind.STRING:
+        return value.strip()
     text = value.strip().lower()
     if key.kind is Kind.BOOLEAN:
         if text not in ("true", "false"):
@@ -127,6 +223,20 @@ def checked(name: str, value: str) -> str:
     if abs(number) > _INT_MAX:
         raise InvalidRequest(f"{name} must be at most {_INT_MAX}, not {text}")
     return str(number)
+
+
+def _as_of_topics(name: str, key: DynamicKey) -> TopicKey:
+    """Return which values a setting without a field takes."""
+    if key.topic_key:
+        return TOPIC_KEYS[key.topic_key]._replace(name=name)
+    most = {Kind.INT: _INT_MAX, Kind.LONG: _LONG_MAX}.get(key.kind)
+    least = None if most is None else 0
+    return TopicKey(name, key.kind, key.kept, KEPT_DOC, least, most)
+
+
+def foreign(before: Values) -> dict[str, str]:
+    """Return the settings that only another release knows: replacing all the others leaves them."""
+    return {name: value for name, value in before.items() if name not in DYNAMIC}
 
 
 def changed(before: Values, changes: Sequence[Change]) -> dict[str, str]:
@@ -159,12 +269,14 @@ def effective(of_broker: Values, of_every: Values) -> dict[str, str]:
     return {name: value for name, value in both.items() if name in DYNAMIC}
 
 
-def fields_of(values: Values) -> dict[str, int | bool]:
+def fields_of(values: Values) -> dict[str, int | bool | str]:
     """Return the fields of the configuration that are not as its file says."""
-    found: dict[str, int | bool] = {}
+    found: dict[str, int | bool | str] = {}
     for name, value in values.items():
         key = DYNAMIC[name]
-        if key.field:
+        if key.field and key.kind is Kind.STRING:
+            found[key.field] = value
+        elif key.field:
             is_flag = key.kind is Kind.BOOLEAN
             found[key.field] = value == "true" if is_flag else int(value) * key.unit
     return found

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from broker.cluster.core.topic_config import TopicConfig
+from broker.cluster.core.topic_config import LOCAL_AS_RETENTION, UNLIMITED, TopicConfig
 from broker.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -25,7 +25,8 @@ BROKER_DECIDES: Final = -1
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 """Topics that clients see but may neither create nor write to."""
 
-_NAME_CHARS_MAX: Final = 249
+NAME_CHARS_MAX: Final = 249
+"""Of the name of a topic, all of them ASCII."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _MIN_INSYNC: Final = "min.insync.replicas"
 _ENSEMBLE: Final = "quire.ensemble.size"
@@ -44,6 +45,7 @@ class TopicDefaults(NamedTuple):
     min_insync_replicas: int
     ensemble_size: int
     partition_count_max: int
+    has_object_store: bool = False
 
 
 class TopicShape(NamedTuple):
@@ -60,8 +62,8 @@ def check_name(name: str) -> None:
         raise InvalidTopicName("a topic name must not be empty")
     if name in (".", ".."):
         raise InvalidTopicName(f"a topic cannot be named {name!r}")
-    if len(name) > _NAME_CHARS_MAX:
-        raise InvalidTopicName(f"a topic name can have at most {_NAME_CHARS_MAX} characters")
+    if len(name) > NAME_CHARS_MAX:
+        raise InvalidTopicName(f"a topic name can have at most {NAME_CHARS_MAX} characters")
     if not _NAME.fullmatch(name):
         raise InvalidTopicName(
             f"topic name {name!r} has characters outside letters, digits, '.', '_' and '-'"
@@ -148,6 +150,7 @@ def decide_shape(
             complete[_ENSEMBLE] = str(size)
     config = TopicConfig.parse(complete)
     check_quorums(config, replication_factor, bookie_count)
+    check_remote_storage(config, TopicConfig(), has_object_store=defaults.has_object_store)
     return TopicShape(partition_count, replication_factor, config)
 
 
@@ -168,4 +171,54 @@ def check_quorums(
     if bookie_count is not None and size > bookie_count:
         raise InvalidTopicConfig(
             f"{_ENSEMBLE} is {size}, but the cluster has {bookie_count} bookies"
+        )
+
+
+def check_remote_storage(
+    config: TopicConfig, before: TopicConfig, *, has_object_store: bool
+) -> None:
+    """Raise InvalidTopicConfig unless what a topic says of the object store fits together, and
+    follows on what it said before. Source: Kafka 4.4, `LogConfig`."""
+    remote = config.remote
+    if not remote.is_on:
+        if before.remote.is_on and not remote.deletes:
+            raise InvalidTopicConfig(
+                "remote.storage.enable=false needs remote.log.delete.on.disable=true, which deletes"
+                " what is in the object store; to keep it and copy nothing more, set"
+                " remote.log.copy.disable=true instead"
+            )
+        return
+    if not has_object_store and not before.remote.is_on:
+        raise InvalidTopicConfig(
+            "remote.storage.enable=true: this broker has no object store; set offload.store_url in"
+            " its settings"
+        )
+    if config.compacts:
+        raise InvalidTopicConfig(
+            "remote.storage.enable=true needs cleanup.policy=delete, or none: compacted topics stay"
+            " on bookies"
+        )
+    for unit in ("ms", "bytes"):
+        _check_retention(config, unit)
+
+
+def _check_retention(config: TopicConfig, unit: str) -> None:
+    """Check that local retention is at most retention, and the lag at most that."""
+    whole, local = (
+        int(config.value(f"{kind}.{unit}")) for kind in ("retention", "local.retention")
+    )
+    lag = int(config.value(f"remote.copy.lag.{unit}"))
+    effective = whole if local == LOCAL_AS_RETENTION else local
+    if whole != UNLIMITED and (effective == UNLIMITED or effective > whole):
+        raise InvalidTopicConfig(
+            f"local.retention.{unit} ({local}) exceeds retention.{unit} ({whole})"
+        )
+    if effective not in (UNLIMITED, whole) and not config.remote.copies:
+        raise InvalidTopicConfig(
+            f"remote.log.copy.disable=true needs local.retention.{unit} to be retention.{unit}, as"
+            " nothing more is copied"
+        )
+    if effective != UNLIMITED and lag > effective:
+        raise InvalidTopicConfig(
+            f"remote.copy.lag.{unit} ({lag}) exceeds local.retention.{unit} ({effective})"
         )

@@ -22,9 +22,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from broker.coordinator.core.connection_order import Session
+from broker.link.core.link_api import LinkApi
 from broker.link.core.link_frames import end, read_count, read_text, text_bytes
-from broker.partition.core.transactions.verification import VerificationRequest
-from broker.transactions.core.connection_order import Session
+from broker.partition.core.held_batches import VerificationRequest
+from broker.transactions.core import link_messages as messages
 from broker.transactions.core.marker_queue import Outcome
 from client.errors import RemoteProtocolError
 from client.ids import LeaderEpoch, ProducerId
@@ -206,3 +208,22 @@ def _uuid_bytes(topic_id: UUID | None) -> bytes:
 def _read_uuid(reader: Reader) -> UUID | None:
     data = bytes(reader.take(_UUID_BYTES))
     return None if data == _NO_UUID else UUID(bytes=data)
+
+
+MARKERS: Final[LinkApi[MarkersRequest, MarkersAnswer]] = LinkApi(
+    kind=1,
+    name="markers",
+    encode_request=messages.encode_markers,
+    decode_request=messages.decode_markers,
+    encode_answer=messages.encode_outcomes,
+    decode_answer=messages.decode_outcomes,
+)
+
+QUESTIONS: Final[LinkApi[Sequence[VerificationRequest], Sequence[Verdict]]] = LinkApi(
+    kind=2,
+    name="questions",
+    encode_request=messages.encode_questions,
+    decode_request=messages.decode_questions,
+    encode_answer=messages.encode_verdicts,
+    decode_answer=messages.decode_verdicts,
+)

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     MarkerWritten,
     ProducerIdAndEpoch,
     TransactionPartition,

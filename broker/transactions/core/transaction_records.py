@@ -34,7 +34,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker.coordinator.core.coordinator_types import CorruptCoordinatorRecord, LogRecord
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     EPOCH_FENCED,
     EPOCH_LAST,
     NO_EPOCH,
@@ -44,6 +44,7 @@ from broker.transactions.core.transaction_types import (
     TransactionPartition,
     TransactionState,
     TransactionVersion,
+    in_order,
 )
 from client.errors import RemoteProtocolError
 from client.ids import ProducerId
@@ -260,15 +261,6 @@ def _partitions(
             topic_id = UUID(bytes=data) if any(data) else None
         found += (TransactionPartition(topic, topic_id, index) for index in indexes)
     return in_order(found)
-
-
-def in_order(partitions: list[TransactionPartition]) -> tuple[TransactionPartition, ...]:
-    """Return partitions sorted, each once."""
-    return tuple(sorted(dict.fromkeys(partitions), key=_order))
-
-
-def _order(one: TransactionPartition) -> tuple[str, bytes, int]:
-    return one.topic, b"" if one.topic_id is None else one.topic_id.bytes, one.partition
 
 
 def _end(reader: Reader) -> None:

@@ -22,8 +22,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from client.ids import BookieId, EntryId
-from client.ledger.core.ledger_metadata import LedgerMetadata
-from client.ledger.core.schedule import Schedule
+from client.ledger.core.ledger_metadata import LedgerMetadata, Schedule
 
 
 class Extent(NamedTuple):

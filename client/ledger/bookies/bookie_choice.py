@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from client.errors import NotEnoughBookies
 from client.ids import BookieId, Rng
 from client.ledger.bookies.bookies import BookieSet
-from client.ledger.bookies.core.bookie_health import BookieHealth
-from client.ledger.bookies.core.placement import Placement
+from client.ledger.core.bookie_health import BookieHealth
+from client.ledger.core.placement import Placement
 
 
 class BookieChoice:

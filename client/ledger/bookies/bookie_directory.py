@@ -6,6 +6,8 @@ data names its endpoints and, from our own bookies, its rack. The data of a book
 appears in a list. The lists may be stale by a session timeout: they are for choosing, never for
 deciding that a bookie is dead.
 
+The node `disableHealthCheck` is the operator's switch that ends quarantines everywhere.
+
 Sources: Apache BookKeeper `ZKRegistrationClient`, `BookieServiceInfoUtils`.
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -21,6 +24,7 @@ from google.protobuf.message import DecodeError
 from client import callbacks
 from client.errors import BookieUnavailable, MetadataError, NoNode
 from client.ids import BookieId
+from client.ledger.core.bookie_health import BookieHealth
 from client.metadata import paths
 from client.metadata.store import MetadataStore
 from client.node import background
@@ -135,7 +139,8 @@ class BookieDirectory:
                 node = await self._store.get(path)
             except NoNode:
                 continue
-            return parse_service_info(bookie, node.data)
+            parse = partial(parse_service_info, bookie)
+            return self._store.unreadable.decode(path, node.data, parse)
         return parse_service_info(bookie, b"")
 
     async def _list(self) -> None:
@@ -203,3 +208,41 @@ def parse_service_info(bookie: BookieId, data: bytes) -> ServiceInfo:
     if not host or not port.isdigit():
         raise BookieUnavailable(f"the address of bookie {bookie} is unknown")
     return ServiceInfo(Address(host, int(port)), rack, http, scheme)
+
+
+_RETRY_S: Final = 5.0
+
+
+class HealthSwitch:
+    """Tells `health` whether quarantines count."""
+
+    def __init__(self, store: MetadataStore, root: str, health: BookieHealth) -> None:
+        self._store = store
+        self._path = paths.health_check_disabled(root)
+        self._health = health
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Look, and go on looking. Raises MetadataError."""
+        await self._look()
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _look(self) -> None:
+        is_disabled = await self._store.exists(self._path, self._on_change) is not None
+        self._health.has_quarantine = not is_disabled
+
+    def _on_change(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = background.keep(self._look_again, "health-switch")
+
+    async def _look_again(self) -> None:
+        while True:
+            try:
+                return await self._look()
+            except MetadataError as error:
+                log.warning("health_switch.unknown error=%r", error)
+                await asyncio.sleep(_RETRY_S)

@@ -28,7 +28,7 @@ Rules, by the names that PROTOCOL.md and the tests use:
 - ADD-LATE    a failure of an add that has its quorum is remembered and acted on with the next add.
 - ADD-FENCED  a fenced answer fails every unconfirmed add; the ledger takes no more.
 - ADD-BUSY    an add that a bookie sheds for want of room is sent to it again after a pause; only
-              one that does nothing else for `busy_timeout_s` has failed (`shed_adds.py`).
+              one that does nothing else for `busy_timeout_s` has failed (`ShedAdds`).
 - ADD-CHOSEN  the caller may choose entry ids, in any order. One that is pending or confirmed is
               DuplicateEntryId; entries behind a gap wait for it.
 - ADD-TIMEOUT with a quorum timeout, the next entry to confirm being unconfirmed for longer fails
@@ -40,18 +40,41 @@ Rules, by the names that PROTOCOL.md and the tests use:
               them but a probe every `PROBE_INTERVAL_S`; the first stored probe brings them back.
               What is confirmed meanwhile has Qa copies, as promised, but not Qw. (Beyond Java.)
 - CHANGE-SLOW a member that stays behind the others is replaced by a planned change, if nobody has
-              failed; without a replacement it stays (`slow_members.py`). (Beyond Java.)
+              failed; without a replacement it stays (`SlowMembers`). (Beyond Java.)
 - HOLES       a member that will not store a confirmed entry of its own is remembered, whatever the
               reason, and told of as `UnderReplicated`: when it takes part again, when others took
               its place, and once at the end. (Beyond Java, which finds some of them by chance.)
 
 Sources: BookKeeper protocol text ("Writing to ledgers"), `PendingAddOp`, `LedgerHandle`.
+
+A bookie that sheds an add is busy, not failed (ADD-BUSY): the add is sent to it
+again after a pause. Only a bookie that has stored nothing since it began to shed, for a whole
+timeout, has failed. Apache BookKeeper's `PendingAddOp` takes the first such answer for a failure.
+
+Holes: a confirmed entry is on Qa bookies, as its owner was promised, but it belongs on all Qw of
+its write set: whoever failed it, was suspended or was fenced before it arrived has a hole there
+that no later add fills. The account goes to auto recovery as a mark on the ledger
+(`under_replication.py`).
+
+Slow members (CHANGE-SLOW): a bookie that makes some progress, however little, never fails by
+LINK-CLOCK, and a healthy third copy of an entry waits for it for ever: its writer holds the bytes,
+until it has as many as it may and goes at the pace of the slowest.
+
+    behind  a member that has not answered the oldest add which is not answered by all, although
+            that add was confirmed, and so stored by an ack quorum of others, `lag_s` ago
+    slow    a member that was behind each time one looked, for `patience_s`
+
+Being behind is measured from the confirmation, so that what slows all bookies down, the network,
+this process or their common disks, makes none of them slow: the adds are confirmed late then. The
+account costs nothing per add: it looks at one of them now and then. A planned change replaces the
+slow member, one at a time; if there is no replacement it stays, and has as much time again. Java
+has no such rule.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from client.errors import (
@@ -67,13 +90,181 @@ from client.errors import (
 )
 from client.fast_tuple import new_tuple
 from client.ids import NO_ENTRY, BookieId, EntryId
-from client.ledger.core.holes import Holes
+from client.ledger.core.ledger_metadata import Schedule
 from client.ledger.core.members import Members, mask_of
-from client.ledger.core.pending_add import AddEntry, PendingAdd
-from client.ledger.core.schedule import Schedule
-from client.ledger.core.shed_adds import ShedAdds
-from client.ledger.core.slow_members import SlowLimits, SlowMembers
-from client.wire.bookkeeper.messages import Buffer
+from client.wire.bookkeeper.messages import AddRequest, Buffer
+
+
+class AddEntry:
+    """What bookies are to store as one entry. The shell seals it when it is sent first."""
+
+    __slots__ = (
+        "entry_id",
+        "is_pending",
+        "lac",
+        "length",
+        "payload",
+        "request",
+        "size",
+        "unanswered",
+    )
+
+    def __init__(
+        self, entry_id: EntryId, lac: EntryId, length: int, payload: Sequence[Buffer], size: int
+    ) -> None:
+        self.entry_id = entry_id
+        self.lac = lac
+        """The last add confirmed that it carries."""
+        self.length = length
+        """Of the ledger, with this entry."""
+        self.payload = payload
+        self.size = size
+        """Bytes of the payload."""
+        self.request: AddRequest | None = None
+        """Sent to every bookie, however often."""
+        self.is_pending = True
+        """Whether the pipeline may still send it."""
+        self.unanswered = 0
+        """Copies sent that are neither answered nor given up. The shell's business."""
+
+    def on_sealed(self, request: AddRequest) -> None:
+        """The shell made the request."""
+        self.request = request
+        self.payload = ()
+
+
+class PendingAdd:
+    """An add that is unconfirmed, or confirmed and not yet answered by all its bookies."""
+
+    __slots__ = ("acked", "awaited", "entry", "growth", "missed", "sent_s", "size")
+
+    def __init__(
+        self, entry: AddEntry, growth: int, sent_s: float, awaited: int, missed: int
+    ) -> None:
+        self.entry = entry
+        self.size = entry.size
+        self.growth = growth
+        """By how much it makes the ledger longer."""
+        self.sent_s = sent_s
+        # The write set is the union of the next three masks, which are disjoint.
+        self.acked = 0
+        """Indices whose current bookie stored it."""
+        self.awaited = awaited
+        """Indices it was sent to that have not answered."""
+        self.missed = missed
+        """Indices that failed it, or never got it."""
+
+
+BUSY_PAUSE_S: Final = 0.05
+"""How long a bookie that sheds adds is left alone with those."""
+
+
+class ShedAdds:
+    """The adds of one pipeline that wait to be sent again."""
+
+    __slots__ = ("_adds", "_timeout_s", "since_s")
+
+    def __init__(self, timeout_s: float) -> None:
+        """`timeout_s`: how long a bookie may shed adds and store none; 0: it may not."""
+        self._timeout_s = timeout_s
+        self._adds: list[tuple[EntryId, int, BookieId]] = []
+        self.since_s: dict[BookieId, float] = {}
+        """When bookies that have stored nothing since began to shed."""
+
+    def is_over(self, bookie: BookieId, now_s: float) -> bool:
+        """Whether a bookie that sheds an add now has been doing so for too long."""
+        return now_s - self.since_s.setdefault(bookie, now_s) >= self._timeout_s
+
+    def add(self, entry_id: EntryId, index: int, bookie: BookieId) -> bool:
+        """Let an add wait; return whether it is the first, so that the pause begins."""
+        self._adds.append((entry_id, index, bookie))
+        return len(self._adds) == 1
+
+    def take(self) -> list[tuple[EntryId, int, BookieId]]:
+        """The pause is over: return entry, member index and bookie of what waited."""
+        adds, self._adds = self._adds, []
+        return adds
+
+    def on_stored(self, bookie: BookieId) -> None:
+        """The bookie stored an add: it has room, and was busy."""
+        self.since_s.pop(bookie, None)
+
+    def keep(self, bookies: tuple[BookieId, ...]) -> None:
+        """Forget bookies that are not in the ensemble any more."""
+        self.since_s = {name: at_s for name, at_s in self.since_s.items() if name in bookies}
+
+
+class Holes:
+    """The account of one ledger handle."""
+
+    __slots__ = ("_has_news", "counts")
+
+    def __init__(self) -> None:
+        self.counts: dict[BookieId, int] = {}
+        """How many confirmed entries each bookie lacks, as far as known."""
+        self._has_news = False
+
+    def add(self, bookies: Iterable[BookieId]) -> None:
+        """Each of `bookies` lacks one more entry."""
+        for bookie in bookies:
+            self.counts[bookie] = self.counts.get(bookie, 0) + 1
+            self._has_news = True
+
+    def news(self) -> tuple[BookieId, ...]:
+        """Return everybody who lacks entries if there are more holes than last time, else ()."""
+        if not self._has_news:
+            return ()
+        self._has_news = False
+        return tuple(self.counts)
+
+
+class SlowLimits(NamedTuple):
+    """When a member is slow. Times in seconds."""
+
+    lag_s: float
+    patience_s: float
+    """0: nobody is."""
+
+
+class SlowMembers:
+    """Who is behind in one ensemble. `look` at least twice per `lag_s`."""
+
+    __slots__ = ("_behind_since_s", "_confirmed", "_limits")
+
+    def __init__(self, limits: SlowLimits) -> None:
+        self._limits = limits
+        self._behind_since_s: dict[BookieId, float] = {}
+        self._confirmed: list[tuple[float, EntryId]] = []
+        """What was the LAC when one looked, a few times per `lag_s`: the newest that is `lag_s`
+        old, and all after it."""
+
+    def look(
+        self, oldest: EntryId, lac: EntryId, awaited: tuple[BookieId, ...], now_s: float
+    ) -> BookieId | None:
+        """Return the member that is slow now, if one is.
+
+        `oldest`: the oldest add that is not answered by all, `awaited`: who has still to answer.
+        """
+        confirmed = self._confirmed
+        confirmed.append((now_s, lac))
+        while len(confirmed) > 1 and now_s - confirmed[1][0] >= self._limits.lag_s:
+            del confirmed[0]
+        then_s, lac_then = confirmed[0]
+        is_behind = now_s - then_s >= self._limits.lag_s and oldest <= lac_then
+        since_s = self._behind_since_s
+        self._behind_since_s = (
+            {bookie: since_s.get(bookie, now_s) for bookie in awaited} if is_behind else {}
+        )
+        for bookie, began_s in self._behind_since_s.items():
+            if now_s - began_s >= self._limits.patience_s:
+                self._behind_since_s[bookie] = now_s
+                return bookie
+        return None
+
+    def forget(self) -> None:
+        """Everything is answered, or the ensemble changes: what was seen says nothing any more."""
+        self._behind_since_s.clear()
+        self._confirmed.clear()
 
 
 class AddsState(enum.Enum):

@@ -1,4 +1,4 @@
-"""Ledger metadata: the value, its legal transitions, and the fragments it is made of.
+"""Ledger metadata: the value, its legal transitions, and the fragments: who stores which entry.
 
 Covers what may change in a ledger's znode and how. A value is immutable; every transition returns
 a new one, to be written by compare-and-set:
@@ -14,23 +14,47 @@ confirmed in the old one), otherwise it is appended; it never starts below the l
 which would re-assign confirmed entries (TLA+ "OnlyValidFragments", issue 2615).
 Bytes are the business of `metadata_codec.py`.
 
-Sources: `LedgerMetadataBuilder`, `LedgerMetadataUtils`, BookKeeper protocol text.
+Quorum rules of a fragment (`Schedule`):
+
+- write set: entry e goes to the Qw ensemble indices (e + i) mod E, i = 0..Qw-1;
+- ack quorum: e is confirmed once Qa indices of its write set stored it;
+- coverage: a fact known at some indices holds for the whole fragment once no Qa indices of any
+  write set are without it, because then no entry can reach its ack quorum behind our back;
+- a negative read verdict for one entry needs the same over its write set: Qw - Qa + 1 bookies
+  that say "never stored".
+
+Sets of indices are bit masks (bit i = index i): cheap to keep per pending add, and ordered.
+
+With fewer bookies than a new ledger should have, it may shrink, if its caller wishes (`fitting`):
+
+- SHRINK-STRIPE  opportunistic striping: the ensemble may shrink to the write quorum. Every entry
+                 still has all its copies, they are only striped over fewer bookies.
+- SHRINK-COPIES  the write quorum, too, may shrink, but never below what the caller names, and so
+                 never below the ack quorum: what was promised of an acknowledgement holds, the
+                 spare copies are missing. For a cluster that has lost bookies and must go on.
+
+Sources: `LedgerMetadataBuilder`, `LedgerMetadataUtils`, `RoundRobinDistributionSchedule` and its
+`RRQuorumCoverageSet`, BookKeeper protocol text. SHRINK-STRIPE is
+`ClientConfiguration.opportunisticStriping`; SHRINK-COPIES is beyond Java.
 """
 
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from client.errors import LocalProtocolError
+from client.errors import IncorrectParameter, LocalProtocolError
 from client.ids import NO_ENTRY, BookieId, EntryId
-from client.ledger.core.schedule import Schedule, schedule_of
 from client.wire.bookkeeper.entry import DigestType
 
 FORMAT_VERSION: Final = 3
 """Metadata format that new ledgers get."""
+
+_KEPT: Final = 256
+"""Schedules in use at once: as many as there are kinds of ledgers."""
 
 
 class LedgerState(enum.IntEnum):
@@ -41,12 +65,103 @@ class LedgerState(enum.IntEnum):
     CLOSED = 3
 
 
+class Schedule:
+    """Quorum arithmetic for one (E, Qw, Qa). Immutable."""
+
+    __slots__ = ("ack_quorum", "ensemble_size", "write_masks", "write_quorum", "write_sets")
+
+    def __init__(self, ensemble_size: int, write_quorum: int, ack_quorum: int) -> None:
+        """Raises IncorrectParameter unless E >= Qw >= Qa >= 1."""
+        if not ensemble_size >= write_quorum >= ack_quorum >= 1:
+            raise IncorrectParameter(
+                f"need ensemble size >= write quorum >= ack quorum >= 1, got"
+                f" {ensemble_size}, {write_quorum}, {ack_quorum}"
+            )
+        self.ensemble_size = ensemble_size
+        self.write_quorum = write_quorum
+        self.ack_quorum = ack_quorum
+        self.write_sets: tuple[tuple[int, ...], ...] = tuple(
+            tuple((first + i) % ensemble_size for i in range(write_quorum))
+            for first in range(ensemble_size)
+        )
+        """Write set by entry id mod E, in sending order."""
+        self.write_masks: tuple[int, ...] = tuple(
+            sum(1 << index for index in indices) for indices in self.write_sets
+        )
+        """The same as bit masks."""
+
+    def write_set(self, entry_id: EntryId) -> tuple[int, ...]:
+        """Return the ensemble indices that store an entry; the first one is asked first."""
+        return self.write_sets[entry_id % self.ensemble_size]
+
+    def write_mask(self, entry_id: EntryId) -> int:
+        """Return the write set as a bit mask."""
+        return self.write_masks[entry_id % self.ensemble_size]
+
+    @property
+    def negatives_needed(self) -> int:
+        """Explicit "never stored" answers that prove an entry was never confirmed."""
+        return self.write_quorum - self.ack_quorum + 1
+
+    def covered(self, known: int) -> bool:
+        """Whether the indices in mask `known` leave no ack quorum of any write set unknown."""
+        return all((mask & ~known).bit_count() < self.ack_quorum for mask in self.write_masks)
+
+    def confirmable_without(self, missing: int) -> bool:
+        """Whether every write set still has an ack quorum outside mask `missing`."""
+        return all((mask & ~missing).bit_count() >= self.ack_quorum for mask in self.write_masks)
+
+
+@functools.lru_cache(_KEPT)
+def schedule_of(ensemble_size: int, write_quorum: int, ack_quorum: int) -> Schedule:
+    """Return the one schedule of these quorums: making one takes some microseconds.
+
+    Raises IncorrectParameter unless E >= Qw >= Qa >= 1.
+    """
+    return Schedule(ensemble_size, write_quorum, ack_quorum)
+
+
+def fitting(
+    wanted: Schedule, bookie_count: int, *, striping: bool, write_quorum_min: int | None = None
+) -> Schedule:
+    """Return the largest schedule up to `wanted` that the rules allow and the bookies fill.
+
+    If even the smallest one needs more bookies than there are, that one is returned: choosing its
+    ensemble fails. Raises IncorrectParameter for a `write_quorum_min` outside Qa..Qw.
+    """
+    least = wanted.ensemble_size
+    if write_quorum_min is not None:
+        if not wanted.ack_quorum <= write_quorum_min <= wanted.write_quorum:
+            raise IncorrectParameter(
+                f"the write quorum may shrink to {wanted.ack_quorum}..{wanted.write_quorum}, not"
+                f" to {write_quorum_min}"
+            )
+        least = write_quorum_min
+    elif striping:
+        least = wanted.write_quorum
+    ensemble_size = max(least, min(wanted.ensemble_size, bookie_count))
+    write_quorum = min(wanted.write_quorum, ensemble_size)
+    return schedule_of(ensemble_size, write_quorum, wanted.ack_quorum)
+
+
 class Fragment(NamedTuple):
     """A run of entries with one ensemble, up to the next fragment's first entry."""
 
     first_entry: EntryId
     ensemble: tuple[BookieId, ...]
     """E bookies; the order decides the write sets."""
+
+
+class UnknownFields(NamedTuple):
+    """Fields of another release, as their bytes: updates write them back where they were."""
+
+    of_ledger: bytes = b""
+    of_fragments: Mapping[EntryId, bytes] = {}
+    """By first entry, which a fragment keeps when its bookies change."""
+    of_custom: Mapping[str, bytes] = {}
+
+
+NO_UNKNOWN_FIELDS: Final = UnknownFields()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +189,8 @@ class LedgerMetadata:
     answer. Every later update writes 0."""
     format_version: int = FORMAT_VERSION
     """Format it was read in; updates keep it, so that older clients stay able to read."""
+    kept: UnknownFields = NO_UNKNOWN_FIELDS
+    """What only another release knows of it."""
 
     @property
     def schedule(self) -> Schedule:
@@ -155,6 +272,12 @@ class VersionedMetadata(NamedTuple):
 
     metadata: LedgerMetadata
     version: int
+
+
+def newest(known: VersionedMetadata, found: VersionedMetadata) -> VersionedMetadata:
+    """Return the newer of two states of a ledger (VIEW-NEWEST): what a read finds may be older
+    than what a writer or a recovery has made of it."""
+    return found if found.version > known.version else known
 
 
 def with_fragment(fragments: tuple[Fragment, ...], new: Fragment) -> tuple[Fragment, ...]:

@@ -7,7 +7,8 @@
                 `first TAB bookie TAB ...`, then `last TAB CLOSED` unless open,
                 where last = -102 means in recovery                   read; kept when updating
 
-Bytes that do not make sense raise MetadataCorrupt: nobody guesses where a ledger ends.
+Bytes that do not make sense raise MetadataCorrupt: nobody guesses where a ledger ends. Fields that
+only another release knows are written back as they were; of text, those of the whole message.
 
 Sources: Apache BookKeeper `LedgerMetadataSerDe`, `DataFormats.proto`.
 """
@@ -21,8 +22,13 @@ from google.protobuf.message import DecodeError
 
 from client.errors import IncorrectParameter, MetadataCorrupt
 from client.ids import NO_ENTRY, BookieId, EntryId
-from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, LedgerState
-from client.ledger.core.schedule import schedule_of
+from client.ledger.core.ledger_metadata import (
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    UnknownFields,
+    schedule_of,
+)
 from client.wire.bookkeeper import protobuf
 from client.wire.bookkeeper.entry import DigestType
 
@@ -42,10 +48,11 @@ def encode(metadata: LedgerMetadata) -> bytes:
             return header + _encode_lines(metadata)
         case 2:
             text = text_format.MessageToString(_to_message(metadata), as_utf8=True)
-            return header + text.encode()
+            return header + text.encode() + metadata.kept.of_ledger
         case _:
             message = _to_message(metadata)
             message.cToken = metadata.c_token
+            message.MergeFromString(metadata.kept.of_ledger)
             body: bytes = message.SerializeToString()
             return header + _encode_varint(len(body)) + body
 
@@ -74,6 +81,7 @@ def _split_header(data: bytes) -> tuple[int, bytes]:
 
 def _to_message(metadata: LedgerMetadata) -> Any:
     """Return a LedgerMetadataFormat (its class is made at run time, hence Any), without cToken."""
+    kept = metadata.kept
     message = protobuf.LedgerMetadataFormat(
         quorumSize=metadata.write_quorum,
         ackQuorumSize=metadata.ack_quorum,
@@ -83,14 +91,18 @@ def _to_message(metadata: LedgerMetadata) -> Any:
         state=int(metadata.state),
     )
     for first_entry, ensemble in metadata.fragments:
-        message.segment.add(firstEntryId=first_entry, ensembleMember=ensemble)
+        segment = message.segment.add(firstEntryId=first_entry, ensembleMember=ensemble)
+        if first_entry in kept.of_fragments:
+            segment.MergeFromString(kept.of_fragments[first_entry])
     if metadata.digest_type is not None and metadata.password is not None:
         message.digestType = int(metadata.digest_type)
         message.password = metadata.password
     if metadata.ctime_ms is not None:
         message.ctime = metadata.ctime_ms
     for key, value in metadata.custom_metadata.items():
-        message.customMetadata.add(key=key, value=value)
+        item = message.customMetadata.add(key=key, value=value)
+        if key in kept.of_custom:
+            item.MergeFromString(kept.of_custom[key])
     return message
 
 
@@ -100,16 +112,32 @@ def _decode_binary(body: bytes) -> LedgerMetadata:
         raise MetadataCorrupt(f"metadata of {size} bytes ends after {len(body) - start}")
     message = protobuf.LedgerMetadataFormat()
     message.ParseFromString(body[start : start + size])
-    return _from_message(message, 3)
+    return _from_message(message, 3, _unknown_fields(message))
 
 
 def _decode_text(body: bytes) -> LedgerMetadata:
     message = protobuf.LedgerMetadataFormat()
     protobuf.parse_text(body, message)
-    return _from_message(message, 2)
+    return _from_message(message, 2, UnknownFields(protobuf.unknown_text(body, message)))
 
 
-def _from_message(message: Any, version: int) -> LedgerMetadata:
+def _unknown_fields(message: Any) -> UnknownFields:
+    return UnknownFields(
+        protobuf.unknown_bytes(message),
+        {
+            EntryId(segment.firstEntryId): kept
+            for segment in message.segment
+            if (kept := protobuf.unknown_bytes(segment))
+        },
+        {
+            item.key: kept
+            for item in message.customMetadata
+            if (kept := protobuf.unknown_bytes(item))
+        },
+    )
+
+
+def _from_message(message: Any, version: int, kept: UnknownFields) -> LedgerMetadata:
     if not message.IsInitialized():
         raise MetadataCorrupt(f"metadata lacks {message.FindInitializationErrors()}")
     state = LedgerState(message.state)
@@ -135,6 +163,7 @@ def _from_message(message: Any, version: int) -> LedgerMetadata:
         custom_metadata={item.key: item.value for item in message.customMetadata},
         c_token=message.cToken,
         format_version=version,
+        kept=kept,
     )
 
 

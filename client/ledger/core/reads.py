@@ -1,4 +1,4 @@
-"""Reading one entry: which replica is asked first, who is next, and what a failure means.
+"""What readers ask bookies: replicas of an entry one by one, an ensemble for its end, news of it.
 
 Covers the rules of plain reads, by the names that PROTOCOL.md and the tests use:
 
@@ -15,6 +15,26 @@ Covers the rules of plain reads, by the names that PROTOCOL.md and the tests use
 
 Sources: `PendingReadOp`, `DefaultSpeculativeRequestExecutionPolicy`,
 `RackawareEnsemblePlacementPolicyImpl.reorderReadSequence`.
+
+The last confirmed entry is found by asking a whole ensemble (`LacQuorum`), with fencing by recovery
+and without by readers of open ledgers. Rule LAC-COVERAGE: it is over once every possible ack quorum
+of every write set has an answering member. Then the highest LAC seen is at least the LAC that the
+last confirmed entry carried, because one of the bookies that stored that entry has answered; and if
+the reads fenced, no further entry can reach its ack quorum.
+
+"No such entry" and "no such ledger" are answers; so is an entry with a wrong digest (the bookie
+did fence, only its LAC is not to be trusted). Unreachable, timed out, damaged or "cannot say"
+are not.
+
+Sources: BookKeeper protocol text ("Closing a ledger as a reader"), `ReadLastConfirmedOp`.
+
+Rule TAIL-POLL (`LongPolls`): a reader that follows a ledger has at most one long poll parked at
+each member of its last ensemble. All of them are asked, since which one hears of a new LAC first
+depends on the entry that carries it, and any of them may be slow or suspended. A poll that was
+answered with nothing new well before its time, or failed, is not repeated at once but after a
+pause: a fenced ledger answers polls immediately, and a dead bookie fails them.
+
+Source: Apache BookKeeper `ReadLastConfirmedAndEntryOp`, which asks one after the other instead.
 """
 
 from __future__ import annotations
@@ -22,10 +42,11 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from client.errors import BookieUnavailable, LedgerError, NoSuchEntry, NoSuchLedger, ReadFailed
-from client.ids import BookieId, EntryId
+from client.ids import NO_ENTRY, BookieId, EntryId
+from client.ledger.core.ledger_metadata import Schedule
 
 
 class Rank(enum.IntEnum):
@@ -124,3 +145,68 @@ class EntryRead:
             self.due_s = now_s + self._wait_s
         else:
             self.due_s = math.inf
+
+
+class LacQuorum:
+    """Answers of one ensemble to "what is the last confirmed entry you know of"."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._known = 0
+        self._errors: dict[int, LedgerError] = {}
+        self.lac: EntryId = NO_ENTRY
+        """Highest LAC seen so far."""
+
+    def on_known(self, index: int, lac: EntryId = NO_ENTRY) -> None:
+        """Member `index` answered; `lac` is what its last entry (or explicit LAC) carries."""
+        self._known |= 1 << index
+        self.lac = max(self.lac, lac)
+
+    def on_unknown(self, index: int, error: LedgerError) -> None:
+        """Member `index` could not say."""
+        self._errors[index] = error
+
+    @property
+    def covered(self) -> bool:
+        """Whether enough members answered."""
+        return self._schedule.covered(self._known)
+
+    @property
+    def failure(self) -> LedgerError | None:
+        """The first error, once everybody was heard and that was not enough."""
+        heard = self._known.bit_count() + len(self._errors)
+        if self.covered or heard < self._schedule.ensemble_size:
+            return None
+        return next(iter(self._errors.values()))
+
+
+PAUSE_S: Final = 0.5
+"""Pause after a poll that failed or was of no use."""
+
+
+class LongPolls:
+    """The polls of one follower. Times in seconds."""
+
+    def __init__(self) -> None:
+        self._parked: dict[BookieId, None] = {}
+        self._not_before_s: dict[BookieId, float] = {}
+
+    def due(self, ensemble: Sequence[BookieId], now_s: float) -> list[BookieId]:
+        """Return the members to ask now; they count as asked from here on."""
+        found = [
+            bookie
+            for bookie in ensemble
+            if bookie not in self._parked and self._not_before_s.get(bookie, now_s) <= now_s
+        ]
+        self._parked.update(dict.fromkeys(found))
+        return found
+
+    def on_answer(self, bookie: BookieId, now_s: float, *, is_news: bool) -> None:
+        """A poll is over; `is_news`: it told of a higher LAC, or waited its whole time."""
+        self._parked.pop(bookie, None)
+        self._not_before_s[bookie] = now_s if is_news else now_s + PAUSE_S
+
+    def next_due_s(self, ensemble: Sequence[BookieId]) -> float:
+        """Return when `due` will have somebody again, unless an answer comes first."""
+        waiting = [self._not_before_s[b] for b in ensemble if b not in self._parked]
+        return min(waiting, default=math.inf)

@@ -65,13 +65,13 @@ from client.ledger.core.adds import (
     SendAdd,
     UnderReplicated,
 )
-from client.ledger.core.last_confirmed import LacQuorum
 from client.ledger.core.ledger_metadata import (
     Fragment,
     LedgerMetadata,
     LedgerState,
     with_fragment,
 )
+from client.ledger.core.reads import LacQuorum
 from client.wire.bookkeeper.entry import Entry
 
 

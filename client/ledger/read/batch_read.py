@@ -14,9 +14,12 @@ which failure is the verdict.
 - BATCH-DIGEST  every entry is verified. What stands before a wrong one is kept, the rest is asked
                 of the next replica.
 - BATCH-BESIDE  silence for a while: the next replica is asked beside it, as in READ-SPECULATE.
+- BATCH-SHORT   an answer may have fewer entries than fit, and is never taken for the end: Apache's
+                bookies of 4.18 take the first entry's size for that of all.
 - BATCH-LACKING a bookie that broke the connection on a batch, or called it a bad request, is not
-                asked for another: those before Apache BookKeeper 4.17 do not know it. Silence, "no
-                such entry", "too busy" and an address where nobody is say nothing of that kind.
+                asked for another for ten minutes: those before Apache BookKeeper 4.17 do not know
+                it. Silence, "no such entry", "too busy" and an address where nobody is say nothing
+                of that kind.
 
 Sources: `BatchedReadOp`, `PerChannelBookieClient` of Apache BookKeeper 4.17.
 """
@@ -184,7 +187,7 @@ class BatchReads:
         try:
             if isinstance(answer, LedgerError) and self._tells_of_lack(bookie, answer):
                 log.info("bookie.without_batch_reads bookie=%s error=%r", bookie, answer)
-                self._context.batches.lacking.add(bookie)
+                self._context.batches.on_lack(bookie, asyncio.get_running_loop().time())
         except callbacks.RAISED as error:
             callbacks.failed(callbacks.Kind.REQUEST, error)
         answers.put_nowait((bookie, answer))
@@ -205,7 +208,8 @@ class BatchReads:
             metadata.schedule.write_set(turn),
             lambda bookie: rank_of(self._context, bookie, now_s),
         )
-        return [bookie for bookie in ordered if bookie not in self._context.batches.lacking]
+        batches = self._context.batches
+        return [bookie for bookie in ordered if not batches.is_lacking(bookie, now_s)]
 
 
 def _roomy(size: int) -> int:

@@ -14,8 +14,8 @@ from typing import Final
 from client import callbacks
 from client.errors import DigestMismatch, LedgerError, ReadFailed
 from client.ids import BookieId, EntryId
-from client.ledger.bookies.core.bookie_health import is_bad_read
 from client.ledger.context import LedgerContext
+from client.ledger.core.bookie_health import is_bad_read
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.core.reads import EntryRead, Rank, read_order
 from client.wire.bookkeeper.entry import Entry, EntryCodec

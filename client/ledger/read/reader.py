@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
-from client.errors import IncorrectParameter, LedgerError, ReadFailed
+from client.errors import IncorrectParameter, LedgerError, MetadataError, ReadFailed
 from client.ids import EntryId, LedgerId
 from client.ledger.context import LedgerContext
 from client.ledger.core.ledger_metadata import LedgerMetadata
@@ -152,10 +152,20 @@ class LedgerReader:
             raise IncorrectParameter(f"cannot read entries {first}..{last}")
         try:
             return await self._read_range(first, last)
-        except LedgerError:
-            if not await self._view.reload():
+        except LedgerError as verdict:
+            if not await self._have_moved(verdict):
                 raise
         return await self._read_range(first, last)
+
+    async def _have_moved(self, verdict: LedgerError) -> bool:
+        """Look at the metadata once more; return whether other bookies hold the ledger now.
+
+        While the metadata store is away the verdict on the bookies that are known stands.
+        """
+        try:
+            return await self._view.reload()
+        except MetadataError:
+            raise verdict from None
 
     async def entries(self, first: int = 0, last: int | None = None) -> AsyncIterator[Entry]:
         """Yield entries in order, up to `last` or else the `last_entry` of the time of the call.

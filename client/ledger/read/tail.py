@@ -5,14 +5,23 @@ says. An open or recovering one is read up to a LAC: the one that a quorum LAC r
 ensemble found (READ_LAC: the explicit LAC or the one its last entry carries, whichever is higher),
 or that a long poll brought since. The metadata is watched, so that ensemble changes and the
 closing are seen without reading it for every refresh. The LAC never goes back (invariant R1: what
-was readable once stays readable).
+was readable once stays readable), and neither does the metadata (VIEW-NEWEST): an
+end that was found is known before it is stored (`recoveries.py`).
 
 Sources: `ReadLastConfirmedOp`, BookKeeper protocol text.
+
+A follower waits for an open ledger to go on with long polls parked at its bookies; which bookie is
+asked, and when, is decided by `core/reads.py` (rule TAIL-POLL). A bookie
+answers a poll when it learns of a LAC above the one asked with: a later entry carries it, or the
+writer tells it explicitly (rule EXPLICIT-LAC). A LAC is the writer's own word, so the first one
+that tells of it is believed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from client import callbacks
@@ -24,14 +33,92 @@ from client.errors import (
     QuireError,
     ReadFailed,
 )
-from client.ids import NO_ENTRY, EntryId, LedgerId
+from client.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from client.ledger.bookies.bookies import BookieSet
 from client.ledger.context import LedgerContext
-from client.ledger.core.last_confirmed import LacQuorum
-from client.ledger.core.ledger_metadata import LedgerMetadata, VersionedMetadata
-from client.ledger.read.follow import Follower
+from client.ledger.core.ledger_metadata import LedgerMetadata, VersionedMetadata, newest
+from client.ledger.core.reads import LacQuorum, LongPolls
 from client.wire.bookkeeper.entry import EntryCodec
-from client.wire.bookkeeper.messages import ReadLacRequest, ReadLacResponse, Request, Response
+from client.wire.bookkeeper.messages import (
+    LAST_ENTRY,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+)
+
+
+class Follower:
+    """The long polls of one reader."""
+
+    def __init__(
+        self,
+        ledger_id: LedgerId,
+        bookies: BookieSet,
+        poll_s: float,
+        on_lac: Callable[[EntryId], None],
+    ) -> None:
+        """`poll_s`: how long a bookie may hold a poll. `on_lac` is told what bookies know."""
+        self._loop = asyncio.get_running_loop()
+        self._ledger_id = ledger_id
+        self._bookies = bookies
+        self._poll_s = poll_s
+        self._on_lac = on_lac
+        self._polls = LongPolls()
+        self._news: asyncio.Future[None] | None = None
+
+    async def hear(self, ensemble: Sequence[BookieId], lac: EntryId) -> None:
+        """Return after something was heard of the ledger, or somebody must be asked again."""
+        self._news = self._loop.create_future()
+        for bookie in self._polls.due(ensemble, self._loop.time()):
+            self._ask(bookie, lac)
+        due_s = self._polls.next_due_s(ensemble)
+        timer = self._loop.call_at(due_s, self.wake) if due_s < math.inf else None
+        try:
+            await self._news
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def wake(self) -> None:
+        """Let `hear` return."""
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    def _ask(self, bookie: BookieId, lac: EntryId) -> None:
+        request = ReadRequest(
+            self._ledger_id,
+            LAST_ENTRY,
+            previous_lac=lac,
+            timeout_ms=round(self._poll_s * 1000),
+            piggyback=True,
+        )
+        on_answer = partial(self._on_answer, bookie, lac, self._loop.time())
+        self._bookies.bookie(bookie).request(request, on_answer)
+
+    def _on_answer(
+        self,
+        bookie: BookieId,
+        lac: EntryId,
+        asked_s: float,
+        _request: Request,
+        answer: Response | LedgerError,
+    ) -> None:
+        now_s = self._loop.time()
+        found = answer.max_lac if isinstance(answer, ReadResponse) else None
+        try:
+            if found is not None and found > lac:
+                self._on_lac(found)
+            waited = found is not None and now_s - asked_s >= self._poll_s / 2
+            is_news = waited or (found is not None and found > lac)
+            self._polls.on_answer(bookie, now_s, is_news=is_news)
+            self.wake()
+        except callbacks.RAISED as error:
+            failure = ReadFailed(f"following could not go on: {error!r}")
+            assert self._news is not None, "whoever asked has waited"
+            callbacks.fail(callbacks.Kind.REQUEST, error, self._news, failure)
 
 
 class TailView:
@@ -45,7 +132,7 @@ class TailView:
         context: LedgerContext,
     ) -> None:
         self._ledger_id = ledger_id
-        self._metadata = current.metadata
+        self._current = current
         self._codec = codec
         self._nodes = context.nodes
         self._bookies = context.bookies
@@ -57,40 +144,41 @@ class TailView:
 
     @property
     def metadata(self) -> LedgerMetadata:
-        return self._metadata
+        return self._current.metadata
 
     @property
     def last_entry(self) -> EntryId:
-        return self._metadata.last_entry if self._metadata.is_closed else self._lac
+        return self.metadata.last_entry if self.metadata.is_closed else self._lac
 
     @property
     def length(self) -> int:
-        return self._metadata.length
+        return self.metadata.length
 
     async def refresh(self) -> None:
-        if not self._metadata.is_closed and not self._is_watched:
+        if not self.metadata.is_closed and not self._is_watched:
             await self.reload()
-        if not self._metadata.is_closed:
+        if not self.metadata.is_closed:
             self._stats.lac_reads += 1
-            self._learn(await read_lac(self._metadata, self._codec, self._bookies))
+            self._learn(await read_lac(self.metadata, self._codec, self._bookies))
 
     async def reload(self) -> bool:
-        before = self._metadata.fragments
-        watcher = None if self._metadata.is_closed else self._on_change
+        before = self.metadata.fragments
+        watcher = None if self.metadata.is_closed else self._on_change
         self._is_watched = True
         try:
-            self._metadata = (await self._nodes.read(self._ledger_id, watcher)).metadata
+            found = await self._nodes.read(self._ledger_id, watcher)
         except QuireError:
             self._is_watched = False
             raise
-        return self._metadata.fragments != before
+        self._current = newest(self._current, found)  # VIEW-NEWEST
+        return self.metadata.fragments != before
 
     async def wait(self, above: EntryId) -> None:
-        while self.last_entry <= above and not self._metadata.is_closed:
+        while self.last_entry <= above and not self.metadata.is_closed:
             if not self._is_watched:
                 await self.reload()
             elif self._bookies.has_long_poll:
-                await self._follower.hear(self._metadata.last_fragment.ensemble, self._lac)
+                await self._follower.hear(self.metadata.last_fragment.ensemble, self._lac)
             else:
                 await asyncio.sleep(self._poll_s)
                 await self.refresh()

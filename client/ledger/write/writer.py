@@ -1,38 +1,99 @@
-"""The writer of one ledger: the interface that applications use.
+"""The writer of one ledger: what applications use, and how adds travel.
 
-Covers what a writer offers: adding with a callback, by awaiting, or by sending now and asking
-later; back-pressure; and the close (decided by `core/ensemble_change.py`, written by
-`ledger_nodes.py`). How adds travel is `add_pipeline.py`'s business.
+`LedgerWriter` is what a writer offers: adding with a callback, by awaiting, or by sending now and
+asking later; back-pressure (`writer_room.py`); and the close (decided by `core/ensemble_change.py`,
+written by `ledger_nodes.py`).
 
 `on_done` runs later, on the loop, in entry order, never inside `add`; it may call `add` itself. A
 writer whose ledger is fenced fails all pending adds with LedgerFenced, whose outcome is unknown:
 some of them may survive recovery; every further `add` raises it. An `on_done` that raises fails the
 writer with WriteFailed (`client/callbacks.py`).
+
+`AddPipeline` runs `core/adds.py` and carries its effects out: requests, reports, ensemble changes,
+timers; who sits at which place of the ensemble and what becomes of each answer. How changes get
+into the metadata is `ensemble_changes.py`'s business. `add` is synchronous and on the hot path: no
+task, no future, no copy of the payload.
+
+`AddReports` tells owners the outcome of their adds: in entry order, one at a time, each exactly
+once. An `on_done` may add, close or abandon; what that makes due is told after what was due before.
+A callback that raises is its owner's bug: everybody else is told as well, and the writer fails, for
+its owner cannot take what becomes of its adds.
+
+Rule EXPLICIT-LAC (`ExplicitLac`): bookies are told the last add confirmed when no further add
+carries it. Every entry carries the LAC of its sending, so the confirmation of the last one before a
+pause is known to nobody but the writer. With an interval set, the writer tells the write set of
+that entry, once per interval at most and only if LAC has moved since. It is a service to readers
+that follow an open ledger: nothing waits for it, and a bookie that does not take it changes
+nothing.
+
+Source: Apache BookKeeper `ExplicitLacUpdateFlow`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple
 
-from client.errors import IncorrectParameter, LedgerClosed, LedgerError, LedgerFenced
-from client.ids import BookieId, EntryId, LedgerId
+from client import callbacks
+from client.errors import (
+    IncorrectParameter,
+    LedgerClosed,
+    LedgerError,
+    LedgerFenced,
+    Outcome,
+    TooManyRequests,
+    WriteFailed,
+)
+from client.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+from client.ledger.bookies.bookies import Bookie
+from client.ledger.config import LedgerClientConfig
 from client.ledger.context import LedgerContext
+from client.ledger.core.adds import (
+    BUSY_PAUSE_S,
+    AddEffects,
+    AddEntry,
+    AddRules,
+    Adds,
+    ChangeEnsemble,
+    Confirmed,
+    Failed,
+    PauseBusy,
+    SendAdd,
+    SlowLimits,
+    UnderReplicated,
+)
 from client.ledger.core.ensemble_change import close_as_writer
-from client.ledger.core.ledger_metadata import LedgerMetadata, VersionedMetadata
+from client.ledger.core.ledger_metadata import LedgerMetadata, VersionedMetadata, newest
+from client.ledger.ledger_nodes import LedgerNodes
+from client.ledger.metrics import LedgerStats
 from client.ledger.read.reader import LedgerReader
-from client.ledger.write.add_pipeline import AddPipeline
-from client.ledger.write.add_reports import OnDone, unknown_once_sent
+from client.ledger.write.ensemble_changes import EnsembleChanges
+from client.ledger.write.writer_room import WriterMemory, WriterRoom
 from client.wire.bookkeeper.entry import EntryCodec
-from client.wire.bookkeeper.messages import MASTER_KEY_BYTES, Buffer
+from client.wire.bookkeeper.messages import (
+    MASTER_KEY_BYTES,
+    AddRequest,
+    AddResponse,
+    Buffer,
+    Request,
+    Response,
+    WriteLacRequest,
+)
+from client.wire.bookkeeper.v2 import make_plain_add
 
 log = logging.getLogger(__name__)
 
 _FRAME_OVERHEAD: Final = 8 + MASTER_KEY_BYTES
 """Bytes of an add's frame besides the entry: length, header word, master key."""
+
+_LOOKS: Final = 4
+"""How often one looks at what may last, during the shortest time that is too long."""
+
+OnDone = Callable[[EntryId, LedgerError | None], None]
+"""Called with the entry id and None once confirmed, otherwise with what went wrong."""
 
 
 class WriterProgress(NamedTuple):
@@ -110,6 +171,11 @@ class LedgerWriter:
     def metadata(self) -> LedgerMetadata:
         """The ledger's metadata as this writer last wrote or read it."""
         return self._pipeline.changes.current.metadata
+
+    @property
+    def current(self) -> VersionedMetadata:
+        """The same, with the version of its node."""
+        return self._pipeline.changes.current
 
     @property
     def is_ended(self) -> bool:
@@ -211,7 +277,8 @@ class LedgerWriter:
 
     def reader(self) -> LedgerReader:
         """Return a reader of this ledger, up to this writer's last confirmed entry."""
-        return LedgerReader(self.ledger_id, _OwnView(self), self._codec, self._context)
+        view = _OwnView(self, self._context.nodes)
+        return LedgerReader(self.ledger_id, view, self._codec, self._context)
 
     async def _room(self, entry_id: int | None) -> None:
         """Wait for room; an entry that everything else waits for needs none."""
@@ -239,16 +306,24 @@ class LedgerWriter:
 
 
 class _OwnView:
-    """The writer's own view of its ledger: always fresh."""
+    """The writer's own view of its ledger.
 
-    __slots__ = ("_writer",)
+    How far it may be read is what the writer has confirmed. Where its copies are is said by the
+    newer of two metadata (VIEW-NEWEST): what the writer last wrote or read, and what was found
+    when a read failed everywhere. Auto recovery moves the copies of closed ledgers, and of all
+    fragments but the last of an open one, and does not tell the writer.
+    """
 
-    def __init__(self, writer: LedgerWriter) -> None:
+    __slots__ = ("_found", "_nodes", "_writer")
+
+    def __init__(self, writer: LedgerWriter, nodes: LedgerNodes) -> None:
         self._writer = writer
+        self._nodes = nodes
+        self._found = writer.current
 
     @property
     def metadata(self) -> LedgerMetadata:
-        return self._writer.metadata
+        return newest(self._writer.current, self._found).metadata
 
     @property
     def last_entry(self) -> EntryId:
@@ -262,8 +337,9 @@ class _OwnView:
         """Nothing to learn: what was confirmed, this writer confirmed."""
 
     async def reload(self) -> bool:
-        """No: whoever changes the ensemble tells this writer's metadata."""
-        return False
+        before = self.metadata.fragments
+        self._found = newest(self._found, await self._nodes.read(self._writer.ledger_id))
+        return self.metadata.fragments != before
 
     async def wait(self, above: EntryId) -> None:
         """Wait for this writer to confirm an entry above, or to end."""
@@ -278,3 +354,397 @@ def _leave_to_flush(entry_id: EntryId, error: LedgerError | None) -> None:
 
 def _failed(task: asyncio.Task[None]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+class AddReports:
+    """The callbacks of one writer's adds."""
+
+    __slots__ = ("_callbacks", "_due", "_is_telling", "_on_raised", "_stats")
+
+    def __init__(self, stats: LedgerStats, on_raised: Callable[[LedgerError], None]) -> None:
+        """`on_raised`: ends the writer, with this error."""
+        self._stats = stats
+        self._on_raised = on_raised
+        self._callbacks: dict[int, OnDone] = {}
+        """By entry id; one per add that was not told yet."""
+        self._due: list[tuple[Iterator[int], LedgerError | None]] = []
+        """Runs of entries to tell, few; an iterator has moved on before each call."""
+        self._is_telling = False
+
+    def expect(self, entry_id: EntryId, on_done: OnDone) -> None:
+        """Remember whom to tell about an add."""
+        self._callbacks[entry_id] = on_done
+        self._stats.sent_entries += 1
+
+    def tell(self, outcome: Confirmed | Failed) -> None:
+        """Tell a run of adds, after all runs before it."""
+        if isinstance(outcome, Confirmed):
+            ids: Sequence[int] = range(outcome.first, outcome.last + 1)
+            self._due.append((iter(ids), None))
+            self._stats.confirmed_entries += len(ids)
+        else:
+            # Chosen ids may leave gaps of any size, so look at what was added.
+            ids = sorted(entry_id for entry_id in self._callbacks if entry_id >= outcome.first)
+            self._due.append((iter(ids), unknown_once_sent(outcome.error)))
+        self._stats.settled_entries += len(ids)
+        if not self._is_telling:
+            self._tell_due()
+
+    def _tell_due(self) -> None:
+        self._is_telling = True
+        failure: LedgerError | None = None
+        while self._due:
+            ids, error = self._due[0]
+            for entry_id in ids:
+                try:
+                    self._callbacks.pop(entry_id)(EntryId(entry_id), error)
+                except callbacks.RAISED as raised:
+                    callbacks.failed(callbacks.Kind.ADD_DONE, raised)
+                    failure = failure or _untaken(entry_id, raised)
+            del self._due[0]
+        self._is_telling = False
+        if failure is not None:
+            self._on_raised(failure)
+
+
+def _untaken(entry_id: int, raised: BaseException) -> LedgerError:
+    failure = WriteFailed(f"the callback of entry {entry_id} failed: {raised!r}")
+    failure.__cause__ = raised
+    return failure
+
+
+def unknown_once_sent(error: LedgerError) -> LedgerError:
+    """Return what adds that were sent are told when `error` ends the writer.
+
+    Whatever the reason, some bookies may have stored them, and recovery may keep them: their
+    outcome is unknown, also where that of the failed step (no replacement found) is certain.
+    """
+    if error.outcome is Outcome.UNKNOWN:
+        return error
+    unknown = WriteFailed(f"the writer ended: {error!r}")
+    unknown.__cause__ = error
+    return unknown
+
+
+class ExplicitLac:
+    """The timer of one writer. It runs only after something was confirmed."""
+
+    __slots__ = ("_interval_s", "_lac", "_loop", "_send", "_sent", "_timer")
+
+    def __init__(
+        self, interval_s: float, lac: Callable[[], EntryId], send: Callable[[EntryId], None]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._interval_s = interval_s
+        self._lac = lac
+        self._send = send
+        self._sent: EntryId = NO_ENTRY
+        self._timer: asyncio.TimerHandle | None = None
+
+    def on_confirmed(self) -> None:
+        """LAC moved: tell the bookies within an interval."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._interval_s, self._on_time)
+
+    def close(self) -> None:
+        """Tell nobody any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_time(self) -> None:
+        self._timer = None
+        lac = self._lac()
+        if lac > self._sent:
+            self._sent = lac
+            self._send(lac)
+
+
+class AddPipeline:
+    """The adds of one writer. `adds` is for reading; its inputs come from here only."""
+
+    __slots__ = (
+        "_codec",
+        "_context",
+        "_explicit_lac",
+        "_is_listening",
+        "_look_s",
+        "_loop",
+        "_master_key",
+        "_members",
+        "_memory",
+        "_reports",
+        "_timer",
+        "adds",
+        "changes",
+        "ledger_id",
+        "room",
+    )
+
+    def __init__(
+        self,
+        codec: EntryCodec,
+        master_key: bytes,
+        current: VersionedMetadata,
+        context: LedgerContext,
+    ) -> None:
+        self.ledger_id: LedgerId = codec.ledger_id
+        self._codec = codec
+        self._master_key = master_key
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        config = context.config
+        metadata, rules = current.metadata, context.add_rules
+        self._look_s = _look_s(rules)
+        """How often to look whether something takes too long; 0: never."""
+        self.adds = Adds(metadata.last_fragment.ensemble, metadata.schedule, rules=rules)
+        self.room = WriterRoom(self.adds, config, context.active_writers, self.fail)
+        self.changes = EnsembleChanges(
+            self.ledger_id, current, self.adds, context, self._on_changed, self.fail
+        )
+        self._memory = WriterMemory(context.memory)
+        self._members: list[_Member] = []
+        self._set_members(metadata.last_fragment.ensemble)
+        self._reports = AddReports(context.stats, self.fail)
+        self._timer: asyncio.TimerHandle | None = None
+        self._explicit_lac: ExplicitLac | None = None
+        if config.explicit_lac_interval_ms:
+            interval_s = config.explicit_lac_interval_ms / 1000
+            self._explicit_lac = ExplicitLac(interval_s, lambda: self.adds.lac, self._write_lac)
+        context.stats.writers += 1
+        context.stats.unanswered[self] = lambda: self.adds.pending_bytes
+        context.bookies.add_listener(self._on_bookies_changed)
+        self._is_listening = True
+
+    def add(
+        self, payload: Sequence[Buffer], size: int, on_done: OnDone, entry_id: EntryId | None
+    ) -> EntryId:
+        """Send an entry of `size` bytes and return its id. Raises as `Adds.add`."""
+        if entry_id is None:
+            entry_id = EntryId(self.adds.last_add_pushed + 1)
+        now_s = self._loop.time()
+        effects = self.adds.add(payload, size, now_s, entry_id=entry_id)
+        window = self.room.window
+        if self._context.active_writers.current is not window:
+            window.on_others(self.adds.length, now_s)
+        if window.wants_time:
+            window.begin(self.adds.length, now_s)
+        self._reports.expect(entry_id, on_done)
+        try:
+            self._perform(effects)
+        except callbacks.RAISED as error:  # it was taken: what becomes of it is told by `on_done`
+            self._loop.call_soon(self._on_bug, error)
+        if self._timer is None and self._look_s:
+            self._watch()
+        return entry_id
+
+    def fail(self, error: LedgerError) -> None:
+        """End the pipeline; pending adds fail."""
+        self._perform(self.adds.fail(error))
+
+    def abandon(self, error: LedgerError) -> None:
+        """Like `fail`, giving up a running ensemble change; nobody is told before we return."""
+        self._stop_listening()
+        self.changes.cancel()
+        effects = self.adds.fail(error)
+        self._loop.call_soon(self._feed, lambda: effects)
+
+    def _sealed(self, entry: AddEntry) -> AddRequest:
+        """Make the request of an entry that is sent for the first time."""
+        entry_id = entry.entry_id
+        envelope = self._codec.seal(entry_id, entry.lac, entry.length, entry.payload)
+        request = make_plain_add(self.ledger_id, entry_id, self._master_key, envelope)
+        entry.on_sealed(request)
+        return request
+
+    def _set_members(self, ensemble: Sequence[BookieId]) -> None:
+        """Give every place of the ensemble its member; unchanged places keep theirs."""
+        seated = self._members
+        self._members = [
+            seated[index]
+            if seated and seated[index].name == name
+            else _Member(self, index, name, self._context.bookies.bookie(name))
+            for index, name in enumerate(ensemble)
+        ]
+
+    def _feed(self, decide: Callable[[], AddEffects]) -> None:
+        """Let a timer or a listener cause something: nobody above could take what is raised."""
+        try:
+            self._perform(decide())
+        except callbacks.RAISED as error:
+            self._on_bug(error)
+
+    def _on_bug(self, error: BaseException) -> None:
+        """Something raised that must not: this writer fails, what others do goes on."""
+        callbacks.failed(callbacks.Kind.ADD_ANSWER, error)
+        failure = WriteFailed(f"the writer cannot go on: {error!r}")
+        failure.__cause__ = error
+        self.fail(failure)
+
+    def _perform(self, effects: AddEffects) -> None:
+        for effect in effects:
+            if type(effect) is SendAdd:  # a match on classes costs more, and this is for every add
+                entry, indices = effect
+                request = entry.request or self._sealed(entry)
+                size = entry.size
+                self._memory.on_sent(entry, len(indices))
+                members = self._members
+                for index in indices:
+                    member = members[index]
+                    member.bookie.request(request, member.on_answer, size)
+                continue
+            if type(effect) is Confirmed:
+                self._on_confirmed(effect)
+                continue
+            match effect:
+                case PauseBusy():
+                    self._context.stats.busy_pauses += 1
+                    self._loop.call_later(BUSY_PAUSE_S, self._send_again)
+                case ChangeEnsemble():
+                    self.changes.begin(effect).add_done_callback(self._on_change_done)
+                case Failed():
+                    self._on_failed(effect.error)
+                    self._memory.look()
+                    self.room.wake()
+                    self._reports.tell(effect)
+                case UnderReplicated(bookies):
+                    self._context.stats.marks += 1
+                    self._context.marks.want(self.ledger_id, bookies)
+
+    def _on_confirmed(self, effect: Confirmed) -> None:
+        room = self.room
+        self._memory.on_confirmed(effect.first, effect.last)
+        room.window.on_confirmed(self.adds.confirmed_length, self._loop.time())
+        if self._explicit_lac is not None:
+            self._explicit_lac.on_confirmed()
+        if room.waiters:
+            room.wake()
+        self._reports.tell(effect)
+
+    def _on_failed(self, error: LedgerError) -> None:
+        self._stop_listening()
+        is_closed = isinstance(error, LedgerClosed)
+        self._context.stats.writer_failures += not is_closed
+        level = logging.DEBUG if is_closed else logging.WARNING
+        log.log(
+            level,
+            "ledger.writer_failed ledger=%d lac=%d pushed=%d error=%r",
+            self.ledger_id,
+            self.adds.lac,
+            self.adds.last_add_pushed,
+            error,
+        )
+
+    def _send_again(self) -> None:
+        self._feed(self.adds.send_again)
+        self._memory.look()
+
+    def _on_changed(self, ensemble: Sequence[BookieId]) -> None:
+        self._set_members(ensemble)
+        self._perform(self.adds.on_ensemble(ensemble, self._loop.time()))
+        self._memory.look()
+
+    def _on_change_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_bug(error)
+
+    def note_error(self, bookie: BookieId, error: LedgerError) -> None:
+        """A bookie did not store an entry; too many of these make a quarantine."""
+        if self._context.health.on_error(bookie, error, self._loop.time()):
+            self._context.stats.quarantines += 1
+            log.warning("bookie.quarantined bookie=%s error=%r", bookie, error)
+
+    def _on_bookies_changed(self) -> None:
+        if self.adds.members.suspended:
+            self._feed(self.adds.replace_suspended)
+
+    def _watch(self) -> None:
+        self._timer = self._loop.call_later(self._look_s, self._look)
+
+    def _look(self) -> None:
+        """Look now and again, as long as adds are under way, whether something takes too long."""
+        self._timer = None
+        self._feed(lambda: self.adds.look(self._loop.time(), self._may_replace))
+        if self.adds.error is None and (self.adds.is_waiting or self.adds.pending_bytes):
+            self._watch()
+
+    def _may_replace(self, bookie: BookieId) -> bool:
+        """Whether a member that has not failed may go for being slow (rule CHANGE-SLOW)."""
+        health, now_s = self._context.health, self._loop.time()
+        if self.changes.are_used_up or not health.may_lose_places(bookie, now_s):
+            return False
+        log.warning("bookie.slow bookie=%s ledger=%d", bookie, self.ledger_id)
+        return True
+
+    def _write_lac(self, lac: EntryId) -> None:
+        """Tell the write set of the last confirmed entry that it is (rule EXPLICIT-LAC)."""
+        packet = self._codec.seal_lac(lac)
+        self._context.stats.explicit_lacs += 1
+        request = WriteLacRequest(self.ledger_id, lac, self._master_key, packet)
+        for index in self.changes.current.metadata.schedule.write_set(lac):
+            self._members[index].bookie.request(request, _ignore_answer, len(packet))
+
+    def _stop_listening(self) -> None:
+        if self._is_listening:
+            self._is_listening = False
+            self._context.stats.writers -= 1
+            del self._context.stats.unanswered[self]
+            self._context.bookies.remove_listener(self._on_bookies_changed)
+            if self._explicit_lac is not None:
+                self._explicit_lac.close()
+
+
+class _Member:
+    """One place in the current ensemble: who sits there, and what becomes of its answers."""
+
+    __slots__ = ("_index", "_pipeline", "bookie", "name")
+
+    def __init__(self, pipeline: AddPipeline, index: int, name: BookieId, bookie: Bookie) -> None:
+        self._pipeline = pipeline
+        self._index = index
+        self.name = name
+        self.bookie = bookie
+
+    def on_answer(self, request: Request, answer: Response | LedgerError) -> None:
+        assert type(request) is AddRequest
+        pipeline, entry_id = self._pipeline, request.entry_id
+        adds = pipeline.adds
+        try:
+            if type(answer) is AddResponse:
+                effects = adds.on_stored(entry_id, self._index, self.name)
+            elif isinstance(answer, TooManyRequests):
+                now_s = pipeline._loop.time()
+                effects = adds.on_busy(entry_id, self._index, self.name, answer, now_s)
+            else:
+                assert isinstance(answer, LedgerError), "an add is answered, or it failed"
+                pipeline.note_error(self.name, answer)
+                effects = adds.on_failed(entry_id, self._index, self.name, answer)
+            pipeline._memory.on_answer(entry_id)
+            if effects:
+                pipeline._perform(effects)
+        except callbacks.RAISED as error:
+            pipeline._on_bug(error)
+        if pipeline.room.waiters:
+            pipeline.room.wake()
+
+
+def _ignore_answer(request: Request, answer: Response | LedgerError) -> None:
+    """An explicit LAC is a hint: nobody waits for it."""
+
+
+def add_rules(config: LedgerClientConfig) -> AddRules:
+    """Return the rules that writers with these settings follow."""
+    return AddRules(
+        delay_change=config.delay_ensemble_change,
+        quorum_timeout_s=config.add_quorum_timeout_ms / 1000 or None,
+        busy_timeout_s=config.request_timeout_ms / 1000,
+        slow=SlowLimits(
+            lag_s=config.slow_bookie_lag_ms / 1000,
+            patience_s=config.slow_bookie_replace_ms / 1000,
+        ),
+    )
+
+
+def _look_s(rules: AddRules) -> float:
+    waits_s = [rules.quorum_timeout_s or 0.0, rules.slow.lag_s if rules.replaces_slow else 0.0]
+    return min((wait_s for wait_s in waits_s if wait_s), default=0.0) / _LOOKS

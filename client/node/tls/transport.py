@@ -27,8 +27,7 @@ from typing import Any, Final, Protocol, cast
 
 from client.node.tls.read_mark import ReadMark
 from client.node.turns import Turns
-from client.wire.frames import Chunk
-from client.wire.intake import make_window
+from client.wire.frames import Chunk, make_window
 from client.wire.tls_records import RecordEdge, pieces
 
 _HANDSHAKE_BYTES_MAX: Final = 128 << 10
@@ -157,13 +156,14 @@ class TlsProtocol(asyncio.BufferedProtocol):
         self._take_back: Callable[[], None] | None = None
         """Takes back the turn that the handshake waits for; None: it waits for none."""
         self._host = ""
+        self._is_admitted = True
         self._is_reading = True
 
     # --- asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Show the connection, then wait for the handshake."""
-        secured, is_admitted = self._begin(cast(asyncio.Transport, transport))
+        secured, is_admitted = self._begin(cast("asyncio.Transport", transport))
         self._app.connection_made(secured)
         if not is_admitted and self._socket is not None and not self._socket.is_closing():
             self._fail("tls_handshakes_max is reached")
@@ -175,7 +175,14 @@ class TlsProtocol(asyncio.BufferedProtocol):
         """
         self._is_reading = is_reading
         socket.set_protocol(self)
-        return self._begin(socket)[0]
+        transport, self._is_admitted = self._begin(socket)
+        return transport
+
+    def check_admitted(self) -> None:
+        """Close the connection if too many handshakes are under way, or half of them are of its
+        host; for who took over a socket, once its transport is in place."""
+        if not self._is_admitted:
+            self._fail("tls_handshakes_max is reached")
 
     def _begin(self, socket: asyncio.Transport) -> tuple[TlsTransport, bool]:
         """Return the connection's transport, and whether its handshake may go on."""

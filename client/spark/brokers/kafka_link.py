@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from client.errors import ConfigError, RemoteProtocolError
 from client.kafka_security import PLAIN_TEXT, ClientSecurity
+from client.wire.frames import ReusedBuffers
 from client.wire.kafka.apis import ApiKey, schema_versions
 from client.wire.kafka.requests import (
     decode_response_body,
@@ -25,7 +26,6 @@ from client.wire.kafka.requests import (
     split_response,
 )
 from client.wire.kafka.sasl_client import SaslExchange
-from client.wire.reused_buffers import ReusedBuffers
 
 CLIENT_ID: Final = "quire-spark"
 ANSWER_BYTES_MAX: Final = 256 << 20
@@ -37,7 +37,6 @@ _REUSED_BYTES_MIN: Final = 128 << 10
 """Smaller answers are received into memory of their own."""
 _BUFFERS_MAX: Final = 6
 """Of large answers: one is being received, one decoded, and those between (`prefetch.AHEAD`)."""
-_UNSUPPORTED_VERSION: Final = 35
 _API_VERSIONS_PLAIN: Final = 0
 _SASL_AUTHENTICATE_AT_MOST: Final = 2
 _LOGIN_SHARE: Final = 0.8

@@ -33,8 +33,7 @@ from client.spark.decode.record_group import RecordGroup, base_offset_of
 from client.spark.decode.record_starts import RECORD_BYTES_MIN, Positions
 from client.spark.schema import HEADERS, arrow_schema
 from client.spark.splits import AbortedTransaction
-from client.wire.kafka.batches.compression import decompress
-from client.wire.kafka.batches.records import Buffer, Codec
+from client.wire.kafka.batches.records import Buffer, Codec, decompress
 
 if TYPE_CHECKING:
     from client.spark.options import Options
@@ -120,11 +119,17 @@ def decode(
 
 
 def decode_runs(
-    runs: Iterable[BatchRun], wanted: Wanted, aborted: Sequence[AbortedTransaction] = ()
+    runs: Iterable[tuple[BatchRun, int]],
+    wanted: Wanted,
+    aborted: Sequence[AbortedTransaction] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Do what `decode` does for batches whose headers were read, without joining them first."""
+    """Do what `decode` does for batches whose headers were read, without joining them first.
+
+    With each run comes an offset below which its records are not wanted, though `wanted` has them.
+    """
     decoder = _Decoder(wanted)
-    for run in runs:
+    for run, start in runs:
+        decoder.following = max(decoder.following, start)
         yield from decoder.rows(run, aborted)
 
 

@@ -22,6 +22,7 @@ from client.metadata.store import (
     Versioned,
     Watcher,
 )
+from client.metadata.unreadable import UnreadableNodes
 from client.metadata.zookeeper import ZooKeeperStore
 from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 
@@ -48,6 +49,7 @@ class MetadataView:
 
     def __init__(self, uri: str, security: ClusterSecurity = OPEN_CLUSTER) -> None:
         """Connects to nothing. Raises ConfigError."""
+        self.unreadable = UnreadableNodes()
         self._security = security
         self._hosts = parse_uri(uri)
         self._store: ZooKeeperStore | None = None

@@ -1,10 +1,10 @@
 """Find out which transactions of a range of offsets were aborted, without reading the range.
 
 The facts of sealed segments name where their aborted transactions are listed, and how far all is
-decided at their end (`client/log/aborted_index.py`). A range is asked of the segment where it
-begins and those behind it, up to one that has decided all of it: one or two entries each, and none
-where nothing was aborted. Where that is not known yet, because a transaction of the range ended in
-the ledger that is being written, the answer is None: the leader knows.
+decided at their end (`client/log/aborted_transactions.py`). A range is asked of the segment where
+it begins and those behind it, up to one that has decided all of it: one or two entries each, and
+none where nothing was aborted. Where that is not known yet, because a transaction of the range
+ended in the ledger that is being written, the answer is None: the leader knows.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import Final, Protocol
 from client.errors import LedgerError, LogCorrupt, RemoteProtocolError
 from client.ids import EntryId, LedgerId, Offset
 from client.ledger.core.ledger_metadata import LedgerMetadata
-from client.log.aborted_index import LedgerAborted, index_run
-from client.log.aborted_transactions import AbortedBlock, open_block
+from client.log.aborted_transactions import AbortedBlock, LedgerAborted, index_run, open_block
 from client.log.segment import Segment, SnapshotPlace
 from client.log.snapshot import open_snapshot
 from client.spark.splits import AbortedTransaction, OffsetRange

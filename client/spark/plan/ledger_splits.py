@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -30,7 +30,7 @@ from client.log.offset_search import OffsetSearch
 from client.log.segments import Segment
 from client.log.snapshot import snapshot_points
 from client.spark.plan.aborted_lookup import AbortedLookup
-from client.spark.plan.task_sizing import multiple
+from client.spark.plan.task_sizing import multiple, shared
 from client.spark.splits import (
     AbortedTransaction,
     BrokerSplit,
@@ -105,10 +105,14 @@ class _Piece(NamedTuple):
     """The segments of the range, in which its transactions may end."""
 
     @property
+    def entry_count(self) -> int:
+        """How many entries, at least one."""
+        return self.last_entry - self.first_entry + 1
+
+    @property
     def size(self) -> int:
         """About how many bytes."""
-        count = self.last_entry - self.first_entry + 1
-        return self.ledger.length * count // (self.ledger.last_entry + 1)
+        return self.ledger.length * self.entry_count // (self.ledger.last_entry + 1)
 
 
 class LedgerSplitter:
@@ -128,8 +132,13 @@ class LedgerSplitter:
         """Return splits that hold every offset of the ranges once, in order."""
         found = await asyncio.gather(*(self._pieces(one) for one in ranges if len(one)))
         parts = [part for parts in found for part in parts]
-        bytes_max = self._bytes_max([part for part in parts if isinstance(part, _Piece)])
-        splits = await asyncio.gather(*(self._splits(part, bytes_max) for part in parts))
+        counts = self._counts([part for part in parts if isinstance(part, _Piece)])
+        splits = await asyncio.gather(
+            *(
+                self._splits(part, next(counts)) if isinstance(part, _Piece) else _alone(part)
+                for part in parts
+            )
+        )
         return [split for some in splits for split in some]
 
     async def locate(self, end: OffsetRange) -> Position | None:
@@ -232,32 +241,28 @@ class LedgerSplitter:
     async def _entry(self, ledger: _Ledger, entry_id: int) -> Entry:
         return await self._source.entry(ledger.segment.ledger_id, ledger.metadata, entry_id)
 
-    def _bytes_max(self, pieces: Sequence[_Piece]) -> int:
-        """Return how many bytes a split has, so that there are enough of them.
+    def _counts(self, pieces: Sequence[_Piece]) -> Iterator[int]:
+        """Yield how many splits each piece becomes, so that there are enough of them.
 
         And not one more than that, or than a multiple (see `task_sizing.cut`).
         """
-        bytes_max = self._limits.partition_bytes_max
-        least = self._limits.partition_count_min
-        if least is not None:
-            size = sum(piece.size for piece in pieces)
-            wanted = multiple(-(-size // bytes_max), least)
-            share = -(-size // wanted)
-            if sum(-(-piece.size // max(1, share)) for piece in pieces) < wanted:
-                share = size // wanted
-            bytes_max = min(bytes_max, share)
-        return max(1, bytes_max)
+        limits = self._limits
+        counts_max = [piece.entry_count for piece in pieces]
+        counts = []
+        for piece in pieces:
+            count = -(-piece.size // limits.partition_bytes_max)
+            if limits.partition_records_max is not None:
+                count = max(count, -(-(piece.end - piece.start) // limits.partition_records_max))
+            counts.append(max(1, min(count, piece.entry_count)))
+        if limits.partition_count_min is not None:
+            sizes = [piece.size for piece in pieces]
+            wanted = multiple(sum(counts), limits.partition_count_min)
+            counts = shared(counts, sizes, counts_max, wanted)
+        return iter(counts)
 
-    async def _splits(self, part: _Piece | BrokerSplit, bytes_max: int) -> list[Split]:
-        """Cut what one ledger has of a range into splits at entries."""
-        if isinstance(part, BrokerSplit):
-            return [part]
-        entry_count = part.last_entry - part.first_entry + 1
-        count = -(-part.size // bytes_max)
-        if self._limits.partition_records_max is not None:
-            count = max(count, -(-(part.end - part.start) // self._limits.partition_records_max))
-        count = max(1, min(count, entry_count))
-        cuts = [part.first_entry + entry_count * at // count for at in range(1, count)]
+    async def _splits(self, part: _Piece, count: int) -> list[Split]:
+        """Cut what one ledger has of a range into `count` splits at entries."""
+        cuts = [part.first_entry + part.entry_count * at // count for at in range(1, count)]
         try:
             entries = await asyncio.gather(*(self._entry(part.ledger, cut) for cut in cuts))
         except _UNREADABLE:
@@ -294,6 +299,10 @@ class LedgerSplitter:
         ids = [one.ledger_id for one in piece.following]
         since = piece.following[ids.index(piece.ledger.segment.ledger_id) :]
         return await self._aborted.within(piece.whole, since, start, end)
+
+
+async def _alone(split: BrokerSplit) -> list[Split]:
+    return [split]
 
 
 def _overlaps(segment: Segment, whole: OffsetRange) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from client.errors import ConfigError
+from client.security.cluster_security import read_cluster_security
 from client.spark.brokers import kafka_cluster
 from client.spark.ledgers.ledger_access import LedgerAccess, shared
 from client.spark.options import Options
@@ -33,6 +35,9 @@ def metadata_service_uri(options: Options) -> str:
                 " is: either they are not Quire's, or option metadataServiceUri has to name the"
                 " ZooKeeper servers, host:port"
             )
+        if options.ledger_security_file:
+            security = read_cluster_security(Path(options.ledger_security_file))
+            security.check_told(found, "option metadataServiceUri")
         _told[brokers] = found
     return _told[brokers]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heapreplace
 from math import ceil
 from typing import Final
 
@@ -39,15 +40,15 @@ def cut(
 ) -> list[OffsetRange]:
     """Cut ranges so that each obeys the limits; empty ones are left out.
 
-    Limits that make more pieces than `count_min` make about a multiple of it: who asks for as many
-    tasks as there are slots wants none that is left over, for which all slots but one would wait.
+    Limits that make more pieces than `count_min` make a multiple of it: someone who asks for as
+    many tasks as there are slots wants none that is left over, for which all slots but one wait.
+    Spark's Kafka source rounds each range's share instead, and may make fewer than asked for.
     """
     wholes = [whole for whole in ranges if len(whole)]
     counts = [_count(whole, limits, bytes_per_record) for whole in wholes]
     if limits.count_min is not None:
-        wanted = multiple(sum(counts), limits.count_min)
-        if wanted > sum(counts):
-            counts = list(map(max, counts, _shares(wholes, wanted)))
+        lengths = [len(whole) for whole in wholes]
+        counts = shared(counts, lengths, lengths, multiple(sum(counts), limits.count_min))
     return [
         piece
         for whole, count in zip(wholes, counts, strict=True)
@@ -58,6 +59,33 @@ def cut(
 def multiple(count: int, of: int) -> int:
     """Return the least multiple of `of` that is not below `count`, nor 0."""
     return max(1, -(-count // of)) * of
+
+
+def shared(
+    counts: Sequence[int], sizes: Sequence[int], counts_max: Sequence[int], wanted: int
+) -> list[int]:
+    """Return how many pieces each of several things is cut into so that there are `wanted`.
+
+    Each gets `counts` at least; each further cut goes where the pieces are largest (`sizes`).
+    There are fewer than wanted only if none can be cut any more (`counts_max`).
+    """
+    made = list(counts)
+    largest = [
+        (-size / count, at)
+        for at, (size, count, most) in enumerate(zip(sizes, counts, counts_max, strict=True))
+        if count < most
+    ]
+    heapify(largest)
+    for _ in range(wanted - sum(made)):
+        if not largest:
+            break
+        at = largest[0][1]
+        made[at] += 1
+        if made[at] < counts_max[at]:
+            heapreplace(largest, (-sizes[at] / made[at], at))
+        else:
+            heappop(largest)
+    return made
 
 
 def group(
@@ -122,25 +150,3 @@ def _pieces(whole: OffsetRange, count: int) -> list[OffsetRange]:
         if edges[i] < edges[i + 1]
     ]
     return [first, *rest]
-
-
-def _shares(wholes: Sequence[OffsetRange], wanted: int) -> list[int]:
-    """Return how many pieces each range gets of about `wanted`, as in Spark's Kafka source.
-
-    Ranges too small to deserve a cut are set aside first: the others share what is left of the
-    wanted number in proportion to their lengths.
-    """
-    lengths = [len(whole) for whole in wholes]
-    small = [_deserved(length, sum(lengths), wanted) == 1 for length in lengths]
-    large_total = sum(
-        length for length, is_small in zip(lengths, small, strict=True) if not is_small
-    )
-    left = max(wanted - sum(small), 1)
-    return [
-        1 if is_small else min(_deserved(length, large_total, left), length)
-        for length, is_small in zip(lengths, small, strict=True)
-    ]
-
-
-def _deserved(length: int, total: int, count: int) -> int:
-    return max(1, int(length * count / total + 0.5))

@@ -43,6 +43,9 @@ class Chunk(NamedTuple):
     run: BatchRun
     aborted: Sequence[AbortedTransaction]
     """Those that concern these batches, and not beyond them."""
+    start: int = 0
+    """The offset that was asked for: records below it, in the first of the batches, were read
+    before or have been reported as gone."""
 
 
 class RangeFetch:
@@ -143,6 +146,7 @@ class RangeFetch:
             raise SparkSourceError(
                 f"the leader of {self._at} answers offset {self._position} with older records"
             )
+        chunk = chunk._replace(start=self._position)
         self._position = position
         return chunk
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from client.node.allocator import keep_freed_memory
+from client.node.process import keep_freed_memory
 from client.spark.brokers.kafka_cluster import shared
 from client.spark.decode.batch_run import BatchRun
 from client.spark.options import Options
@@ -63,11 +63,14 @@ def _read_from_broker(split: BrokerSplit, options: Options) -> Iterator[pa.Recor
         yield from decode_runs(_runs(chunks, aborted), wanted, aborted)
 
 
-def _runs(chunks: Iterable[Chunk], aborted: list[AbortedTransaction]) -> Iterator[BatchRun]:
-    """Yield the batches of each chunk once `aborted` has the transactions that concern it."""
+def _runs(
+    chunks: Iterable[Chunk], aborted: list[AbortedTransaction]
+) -> Iterator[tuple[BatchRun, int]]:
+    """Yield the batches of each chunk, and the offset they were asked for from, once `aborted` has
+    the transactions that concern them."""
     for chunk in chunks:
         aborted.extend(chunk.aborted)
-        yield chunk.run
+        yield chunk.run, chunk.start
 
 
 def _suit_memory(options: Options) -> None:

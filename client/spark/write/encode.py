@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from client.ids import LeaderEpoch, Offset, ProducerId
-from client.wire.kafka.batches.compression import compress
 from client.wire.kafka.batches.records import (
     MAGIC,
     NO_PRODUCER,
@@ -29,6 +28,7 @@ from client.wire.kafka.batches.records import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     Codec,
+    compress,
     pack_batch,
 )
 

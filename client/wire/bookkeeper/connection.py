@@ -33,7 +33,7 @@ from client.wire.bookkeeper.messages import (
     Request,
     Response,
 )
-from client.wire.bookkeeper.v3_plain_add import decode_plain_add
+from client.wire.bookkeeper.v3 import decode_plain_add
 from client.wire.frames import FrameSplitter
 
 OnResponse = Callable[[Response], None]

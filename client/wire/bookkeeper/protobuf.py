@@ -20,9 +20,11 @@ Sources: Apache BookKeeper `BookkeeperProtocol.proto`, `DataFormats.proto`.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 _FILE: Final = "quire/bookkeeper.proto"
 
@@ -106,6 +108,42 @@ def parse_text(data: bytes, message: Any) -> None:
         raise ValueError("nested too deeply") from None
 
 
+def unknown_bytes(message: Any) -> bytes:
+    """Return the fields of a message that was parsed from bytes and that we do not know.
+
+    `MergeFromString` puts them into another one. Those of messages within it are theirs.
+    """
+    if not len(UnknownFieldSet(message)):
+        return b""
+    rest = type(message)()
+    rest.CopyFrom(message)
+    for known, _ in message.ListFields():
+        rest.ClearField(known.name)
+    found: bytes = rest.SerializePartialToString()
+    return found
+
+
+def unknown_text(data: bytes, message: Any) -> bytes:
+    """Return the lines of a message's text that are fields which we do not know, to be added to its
+    text again. As everybody prints it, each field of the message begins a line of its own; of a
+    text that is written otherwise nothing is kept.
+    """
+    found: list[bytes] = []
+    is_unknown = False
+    for line in data.splitlines(keepends=True):
+        if (name := _NAME.match(line)) is not None:
+            is_unknown = name[0].decode() not in message.DESCRIPTOR.fields_by_name
+        if is_unknown:
+            found.append(line)
+    rest = type(message)()
+    try:
+        parse_text(b"".join(found), rest)
+    except ValueError:
+        return b""
+    return b"" if rest.ListFields() else b"".join(found)
+
+
+_NAME: Final = re.compile(rb"[A-Za-z_]\w*")
 _Field = descriptor_pb2.FieldDescriptorProto
 _SCALARS: Final = {
     "int32": _Field.TYPE_INT32,

@@ -3,8 +3,9 @@
 Covers API keys and names. Which versions a broker serves is said by the handler of each API
 (`VERSIONS` in its module) and nowhere else: an API without a handler is not advertised, because a
 client picks per API and falls back only from an absent key. The schemas behind the table are
-kio's, loaded one version at a time when first used (loading all of them takes seconds); kio itself
-is imported then, because commands that only name an API should not wait for it.
+kio's, and for versions that kio lacks those of `newer_schemas.py`. They are loaded one version at a
+time when first used (loading all of them takes seconds); kio itself is imported then, because
+commands that only name an API should not wait for it.
 """
 
 from __future__ import annotations
@@ -70,10 +71,19 @@ class ApiKey(enum.IntEnum):
     UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     GET_TELEMETRY_SUBSCRIPTIONS = 71
     PUSH_TELEMETRY = 72
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
 
 
 API_VERSIONS_KEY: Final = int(ApiKey.API_VERSIONS)
@@ -88,8 +98,10 @@ def request_type(api_key: int, version: int) -> Any:
     """Return kio's class of a request. Raises LocalProtocolError for an unknown one."""
     from kio.index import load_request_schema
 
+    from client.wire.kafka.newer_schemas import REQUESTS
+
     _require(api_key, version)
-    return load_request_schema(api_key, version)
+    return REQUESTS.get((api_key, version)) or load_request_schema(api_key, version)
 
 
 @functools.cache
@@ -97,8 +109,10 @@ def response_type(api_key: int, version: int) -> Any:
     """Return kio's class of a response. Raises LocalProtocolError for an unknown one."""
     from kio.index import load_response_schema
 
+    from client.wire.kafka.newer_schemas import RESPONSES
+
     _require(api_key, version)
-    return load_response_schema(api_key, version)
+    return RESPONSES.get((api_key, version)) or load_response_schema(api_key, version)
 
 
 def _require(api_key: int, version: int) -> None:
@@ -111,7 +125,10 @@ def _versions(api_key: int) -> Collection[int]:
     """Return the versions that have a schema; none for an unknown API."""
     from kio.schema.index import api_key_map, schema_name_map
 
-    return tuple(schema_name_map.get(api_key_map.get(api_key, ""), ()))
+    from client.wire.kafka.newer_schemas import REQUESTS
+
+    found = schema_name_map.get(api_key_map.get(api_key, ""), ())
+    return (*found, *(version for key, version in REQUESTS if key == api_key))
 
 
 def schema_versions(api_key: int) -> tuple[int, int]:

@@ -1,16 +1,13 @@
 """Kafka requests in, Kafka responses out, for every API off the hot path.
 
-Covers the way from a frame to a decoded request and from a handler's dictionary to a response
-frame. kio's generated classes are the schema: its native reader decodes requests, `encoder.py`
-writes responses from the same classes. A handler returns one dictionary for all versions: fields
-that a version lacks are dropped, fields that have a default in the schema may be left out.
+Covers the way from a request's body to a decoded request and from a handler's dictionary to a
+response frame; headers are in `connection.py`. kio's generated classes are the schema: its native
+reader decodes requests, `encoder.py` writes responses from the same classes. A handler returns one
+dictionary for all versions: fields that a version lacks are dropped, fields that have a default in
+the schema may be left out.
 
 Field names are kio's: snake case, and without the unit that Kafka appends to durations
 (`throttle_time`, `session_timeout`).
-
-Headers: a request header v2 has tagged fields and is used exactly by flexible versions; its
-client id stays a classic string. A response header v1 has tagged fields, except that ApiVersions
-is always answered with header v0, so that a client which guessed a version can read the answer.
 """
 
 from __future__ import annotations
@@ -18,67 +15,14 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-import struct
-from typing import Any, Final, NamedTuple
+from typing import Any
 
-from client.errors import RemoteProtocolError
-from client.wire.buffer import Reader
-from client.wire.kafka.apis import API_VERSIONS_KEY, is_flexible, request_type, response_type
+from client.wire.kafka.apis import request_type, response_type
+from client.wire.kafka.connection import Buffer, response_head
 from client.wire.kafka.decoder import decode, decode_steps
 from client.wire.kafka.encoder import blank, encode, encode_steps
 from client.wire.kafka.shapes import Fields, nested_in
 from client.wire.steps import ITEMS_UNLIMITED, Steps
-
-Buffer = bytes | bytearray | memoryview
-
-_PEEK: Final = struct.Struct(">hhi")
-_ID_BYTES: Final = struct.Struct(">h")
-_ID_AT: Final = _PEEK.size + _ID_BYTES.size
-"""Where the characters of a client id begin."""
-_LENGTH_AND_ID: Final = struct.Struct(">ii")
-_NO_TAGS: Final = b"\x00"
-
-
-class RequestHeader(NamedTuple):
-    """What precedes every request, and the bytes that follow it."""
-
-    api_key: int
-    version: int
-    correlation_id: int
-    client_id: str | None
-    body: memoryview
-
-
-def peek_header(frame: memoryview) -> tuple[int, int, int]:
-    """Return (api key, version, correlation id): the part all header versions share."""
-    if len(frame) < _PEEK.size:
-        raise RemoteProtocolError(f"request of {len(frame)} bytes has no header")
-    key, version, correlation_id = _PEEK.unpack_from(frame)
-    return key, version, correlation_id
-
-
-def read_header(frame: memoryview) -> RequestHeader:
-    """Split a request into header and body. Its API and version must be known ones."""
-    key, version, correlation_id = peek_header(frame)
-    return RequestHeader(key, version, correlation_id, *split_header(frame, key, version))
-
-
-def split_header(frame: memoryview, key: int, version: int) -> tuple[str | None, memoryview]:
-    """Return (client id, body) of a request whose header begins as `peek_header` says."""
-    is_compact = is_flexible(key, version)
-    try:
-        # A client id, and no tags: as nearly every request begins. The rest is for the reader.
-        (size,) = _ID_BYTES.unpack_from(frame, _PEEK.size)
-        at = _ID_AT + size
-        if size >= 0 and at <= len(frame) and not (is_compact and frame[at]):
-            return str(frame[_ID_AT:at], "utf-8"), frame[at + is_compact :]
-    except (struct.error, IndexError, UnicodeDecodeError):
-        pass  # the reader says what is wrong
-    reader = Reader(frame, _PEEK.size)
-    client_id = reader.nullable_string(compact=False)
-    if is_compact:
-        reader.skip_tags()
-    return client_id, frame[reader.position :]
 
 
 def decode_request(
@@ -102,13 +46,6 @@ def field(entity: Any, name: str, default: Any = None) -> Any:
     if isinstance(value, datetime.timedelta):
         return value // datetime.timedelta(milliseconds=1)
     return value
-
-
-def response_head(api_key: int, version: int, correlation_id: int, body_size: int) -> bytes:
-    """Return frame length and response header for a body of `body_size` bytes."""
-    if api_key != API_VERSIONS_KEY and is_flexible(api_key, version):
-        return _LENGTH_AND_ID.pack(5 + body_size, correlation_id) + _NO_TAGS
-    return _LENGTH_AND_ID.pack(4 + body_size, correlation_id)
 
 
 def encode_response(

@@ -1,19 +1,36 @@
 """One Kafka connection seen from the server, without I/O.
 
-Covers the order of answers. Bytes go in and frames come out; each request opens a slot, and its
-answer leaves when every earlier slot is answered, because Kafka clients match responses to
-requests by position. A request without an answer (Produce with acks 0) gives its slot back empty.
-The shell decides how many slots may be open by not feeding more.
+Covers headers, and the order of answers. Bytes go in and frames come out; each request opens a
+slot, and its answer leaves when every earlier slot is answered, because Kafka clients match
+responses to requests by position. A request without an answer (Produce with acks 0) gives its slot
+back empty. The shell decides how many slots may be open by not feeding more.
+
+Headers: a request header v2 has tagged fields and is used exactly by flexible versions; its
+client id stays a classic string. A response header v1 has tagged fields, except that ApiVersions
+is always answered with header v0, so that a client which guessed a version can read the answer.
 """
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
+from client.errors import RemoteProtocolError
 from client.held_memory import HeldMemory
-from client.wire.intake import FrameIntake, make_window
-from client.wire.kafka.codec import Buffer
+from client.wire.buffer import Reader
+from client.wire.frames import FrameIntake, make_window
+from client.wire.kafka.apis import API_VERSIONS_KEY, is_flexible
+
+Buffer = bytes | bytearray | memoryview
+
+_PEEK: Final = struct.Struct(">hhi")
+_ID_BYTES: Final = struct.Struct(">h")
+_ID_AT: Final = _PEEK.size + _ID_BYTES.size
+"""Where the characters of a client id begin."""
+_LENGTH_AND_ID: Final = struct.Struct(">ii")
+_NO_TAGS: Final = b"\x00"
 
 
 class Slot:
@@ -109,6 +126,10 @@ class ServerConnection:
         self.in_flight_bytes += request_size
         return slot
 
+    def count_in(self, memory: HeldMemory) -> None:
+        """Count further requests elsewhere; those that are open stay where they are counted."""
+        self._memory = memory
+
     def answer(self, slot: Slot, buffers: Sequence[Buffer], now_s: float) -> bool:
         """Fill a slot, with () for no answer; say whether `take` has something to do now."""
         assert not slot.done, "a request is answered once"
@@ -133,3 +154,52 @@ class ServerConnection:
             self.in_flight_bytes -= slot.request_size
             out.append(slot)
         return out
+
+
+class RequestHeader(NamedTuple):
+    """What precedes every request, and the bytes that follow it."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body: memoryview
+
+
+def peek_header(frame: memoryview) -> tuple[int, int, int]:
+    """Return (api key, version, correlation id): the part all header versions share."""
+    if len(frame) < _PEEK.size:
+        raise RemoteProtocolError(f"request of {len(frame)} bytes has no header")
+    key, version, correlation_id = _PEEK.unpack_from(frame)
+    return key, version, correlation_id
+
+
+def read_header(frame: memoryview) -> RequestHeader:
+    """Split a request into header and body. Its API and version must be known ones."""
+    key, version, correlation_id = peek_header(frame)
+    return RequestHeader(key, version, correlation_id, *split_header(frame, key, version))
+
+
+def split_header(frame: memoryview, key: int, version: int) -> tuple[str | None, memoryview]:
+    """Return (client id, body) of a request whose header begins as `peek_header` says."""
+    is_compact = is_flexible(key, version)
+    try:
+        # A client id, and no tags: as nearly every request begins. The rest is for the reader.
+        (size,) = _ID_BYTES.unpack_from(frame, _PEEK.size)
+        at = _ID_AT + size
+        if size >= 0 and at <= len(frame) and not (is_compact and frame[at]):
+            return str(frame[_ID_AT:at], "utf-8"), frame[at + is_compact :]
+    except (struct.error, IndexError, UnicodeDecodeError):
+        pass  # the reader says what is wrong
+    reader = Reader(frame, _PEEK.size)
+    client_id = reader.nullable_string(compact=False)
+    if is_compact:
+        reader.skip_tags()
+    return client_id, frame[reader.position :]
+
+
+def response_head(api_key: int, version: int, correlation_id: int, body_size: int) -> bytes:
+    """Return frame length and response header for a body of `body_size` bytes."""
+    if api_key != API_VERSIONS_KEY and is_flexible(api_key, version):
+        return _LENGTH_AND_ID.pack(5 + body_size, correlation_id) + _NO_TAGS
+    return _LENGTH_AND_ID.pack(4 + body_size, correlation_id)

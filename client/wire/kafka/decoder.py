@@ -23,7 +23,7 @@ from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
 from client.errors import RemoteProtocolError
-from client.wire.buffer import Reader, uvarint_bytes
+from client.wire.buffer import STRING_BYTES_MAX, Reader, uvarint_bytes
 from client.wire.kafka.shapes import FORMATS, Shape, shapes_of
 from client.wire.steps import ITEMS_UNLIMITED, ItemCount, Steps
 
@@ -185,7 +185,7 @@ def _one(shape: Shape, flexible: bool) -> _Copy:
     if shape.kafka_type == "uuid":
         return _fixed(_UUID_BYTES)
     if flexible:
-        return _copy_compact
+        return _copy_compact_string if shape.kafka_type == "string" else _copy_compact
     return _sized(_INT16 if shape.kafka_type == "string" else _INT32)
 
 
@@ -202,8 +202,19 @@ def _fixed(size: int) -> _Copy:
     return copy
 
 
+def _copy_compact_string(reader: _Reader, out: bytearray) -> None:
+    """Copy a string: length + 1, 0 for null. Names are kept for long, so theirs has a limit."""
+    length = reader.uvarint()
+    if length > STRING_BYTES_MAX + 1:
+        raise RemoteProtocolError(
+            f"string of {length - 1} bytes: at most {STRING_BYTES_MAX} are allowed"
+        )
+    out += uvarint_bytes(length)
+    out += reader.take(max(0, length - 1))
+
+
 def _copy_compact(reader: _Reader, out: bytearray) -> None:
-    """Copy a string or bytes: length + 1, 0 for null."""
+    """Copy bytes: length + 1, 0 for null."""
     length = reader.uvarint()
     out += uvarint_bytes(length)
     out += reader.take(max(0, length - 1))

@@ -33,7 +33,7 @@ from uuid import UUID
 
 from client.errors import LocalProtocolError
 from client.wire.buffer import Reader, uvarint_bytes
-from client.wire.kafka.answer_parts import (
+from client.wire.kafka.produce import (
     NodeEndpoint,
     Topic,
     count_bytes,

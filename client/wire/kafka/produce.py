@@ -18,7 +18,8 @@ current leader tag from 10):
     throttle_time_ms int32 | node endpoints tag
 
 Version 12 has the bytes of 11. From version 13 on topics have ids instead of names. Versions 0 to 2
-carry message formats that Quire does not store; they have no layout here.
+carry message formats that Quire does not store; they have no layout here. Answers to Fetch name
+topics and leaders (KIP-951) with the same bytes; `fetch.py` takes them from here.
 """
 
 from __future__ import annotations
@@ -31,13 +32,6 @@ from uuid import UUID
 from client.errors import LocalProtocolError
 from client.fast_tuple import new_tuple
 from client.wire.buffer import Reader, uvarint_bytes
-from client.wire.kafka.answer_parts import (
-    NodeEndpoint,
-    Topic,
-    count_bytes,
-    endpoint_tags,
-    topic_bytes,
-)
 from client.wire.steps import ITEMS_UNLIMITED, STEP_ITEMS, ItemCount, Steps, finish
 
 VERSION_MIN: Final = 3
@@ -84,6 +78,18 @@ _STORED_TAIL_COMPACT: Final = b"\x01\x00\x00" + b"\x00" + _NO_THROTTLE + b"\x00"
 # Least sizes: an index, an empty length and (flexible) a tag count; and a topic around it.
 _PARTITION_BYTES_MIN: Final = 5
 _TOPIC_BYTES_MIN: Final = 2
+
+Topic = str | UUID
+"""How requests name topics: by name, or in newer versions by id."""
+
+
+class NodeEndpoint(NamedTuple):
+    """Where a leader that an answer names can be reached."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
 
 
 class TopicRecords(NamedTuple):
@@ -439,3 +445,32 @@ def _nullable_string(text: str | None, flexible: bool) -> bytes:
         return b"\x00" if flexible else b"\xff\xff"
     data = text.encode()
     return (uvarint_bytes(len(data) + 1) if flexible else _INT16.pack(len(data))) + data
+
+
+def count_bytes(count: int, flexible: bool) -> bytes:
+    """Encode the length of an array; in flexible versions it is a varint, one more than it is."""
+    return uvarint_bytes(count + 1) if flexible else _INT32.pack(count)
+
+
+def topic_bytes(topic: Topic, flexible: bool) -> bytes:
+    """Encode what a row of an answer is about: the topic's name, or its id."""
+    if isinstance(topic, UUID):
+        return topic.bytes
+    text = topic.encode()
+    return (uvarint_bytes(len(text) + 1) if flexible else _INT16.pack(len(text))) + text
+
+
+def endpoint_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    """Encode the tag section that carries nothing but node endpoints (tag 0)."""
+    parts = [uvarint_bytes(len(endpoints) + 1)]
+    for node_id, host, port, rack in endpoints:
+        host_text = host.encode()
+        parts += (_INT32.pack(node_id), uvarint_bytes(len(host_text) + 1), host_text)
+        parts.append(_INT32.pack(port))
+        if rack is None:
+            parts.append(b"\x00\x00")
+        else:
+            rack_text = rack.encode()
+            parts += (uvarint_bytes(len(rack_text) + 1), rack_text, b"\x00")
+    body = b"".join(parts)
+    return b"\x01\x00" + uvarint_bytes(len(body)) + body

@@ -17,6 +17,9 @@ from typing import Final
 from client.errors import RemoteProtocolError
 
 _HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+_ITERATIONS_MIN: Final = 4_096
+"""What RFC 7677 asks for. A server that wants fewer, or somebody who poses as one, would get a
+proof from which the password is guessed so much sooner."""
 _ITERATIONS_MAX: Final = 1_000_000
 """A server that wants more keeps its clients busy."""
 
@@ -63,9 +66,14 @@ class SaslExchange:
             iterations = int(fields["i"])
         except (ValueError, KeyError, binascii.Error) as error:
             raise RemoteProtocolError("the server's SCRAM message is malformed") from error
-        if not nonce.startswith(self._nonce) or not 0 < iterations <= _ITERATIONS_MAX:
+        if not nonce.startswith(self._nonce) or iterations > _ITERATIONS_MAX:
             raise RemoteProtocolError(
                 "the server's SCRAM message is another client's, or asks for too much work"
+            )
+        if iterations < _ITERATIONS_MIN:
+            raise RemoteProtocolError(
+                f"the server asks for {iterations} iterations of the password's hash, with which"
+                f" it could be guessed: at least {_ITERATIONS_MIN} are needed"
             )
         salted = hashlib.pbkdf2_hmac(name, self._password.encode(), salt, iterations)
         key = hmac.digest(salted, b"Client Key", name)

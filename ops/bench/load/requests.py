@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 
 from client.errors import RemoteProtocolError
 from client.kafka_security import PLAIN_TEXT, ClientSecurity, security_of
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from client.wire.kafka.produce_client import VERSION, encode_produce
 from client.wire.kafka.requests import request_frame
 from client.wire.kafka.sasl_login import LoginRefused, SaslLogin

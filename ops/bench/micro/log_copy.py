@@ -1,19 +1,20 @@
 """`python -m ops.bench.micro.log_copy [OFFSETS [copy]]`: keeping a coordinator's log short.
 
 A group coordinator has all live offsets in memory. It writes them anew once its log has grown to
-five times of that, and trims the rest (`broker/coordinator/log_copy.py`). What that takes of a
-processor is measured here beside a round of compaction of the same log, whose records it would read
-twice. Ten million offsets are worked out from it, and said to be. With `copy` nothing but the copy
-is measured, of as many offsets as there is memory for: to make the log would take far longer.
+five times of that, and trims the rest (`broker/coordinator/coordinator_log.py`). What that takes of
+a processor is measured here beside a round of compaction of the same log, whose records it would
+read twice. Ten million offsets are worked out from it, and said to be. With `copy` nothing but the
+copy is measured, of as many offsets as there is memory for: to make the log would take far longer.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 import click
 
@@ -28,13 +29,14 @@ from broker.compaction.core.round_messages import (
     Source,
 )
 from broker.compaction.core.round_work import RoundWork
-from broker.coordinator.core.coordinator_types import CopiedRecord, LogRecord
-from broker.coordinator.log_copy import COPY_GROWTH
+from broker.coordinator.coordinator_log import COPY_GROWTH
+from broker.coordinator.core.coordinator_types import LogRecord
+from broker.groups.core.consumer_group import Topic
 from broker.groups.core.group_shard import GroupShard
 from broker.groups.core.group_types import CommittedOffset, GroupConfig
 from broker.groups.core.offset_records import offset_record
 from client.ids import LeaderEpoch, LedgerId, Offset
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from client.wire.steps import finish
 
 _OFFSETS: Final = 50_000
@@ -76,6 +78,21 @@ def main() -> None:
     click.echo(f"  compaction     {clean_s * times:,.0f} s, {read:,.0f} MiB read")
 
 
+class _NoTopics:
+    """A cluster without topics: nobody joins these groups."""
+
+    version = 0
+
+    def get(self, name: str) -> Topic | None:
+        return None
+
+    def name(self, topic_id: UUID) -> str | None:
+        return None
+
+    def names(self) -> Iterable[str]:
+        return ()
+
+
 def _resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
@@ -87,7 +104,7 @@ def _record(number: int, turn: int) -> LogRecord:
 
 
 def _loaded(count: int) -> GroupShard:
-    shard = GroupShard(GroupConfig(), lambda prefix: prefix)
+    shard = GroupShard(GroupConfig(), lambda prefix: prefix, _NoTopics())
     for number in range(count):
         shard.replay(_record(number, 1))
     return shard
@@ -97,13 +114,12 @@ def _copied(shard: GroupShard) -> tuple[float, int]:
     """Build all batches of a copy; return the processor time and the bytes."""
     began_s, size = time.process_time(), 0
     for key in shard.view.ids():
-        size += len(build_batch(_records(shard.view.snapshot(key))))
+        size += len(build_batch(_records(shard.view.snapshot(key).records)))
     return time.process_time() - began_s, size
 
 
-def _records(found: Sequence[LogRecord | CopiedRecord]) -> list[Record]:
-    plain = [one.record if isinstance(one, CopiedRecord) else one for one in found]
-    return [Record(one.key, one.value, _NOW_MS) for one in plain]
+def _records(found: Sequence[LogRecord]) -> list[Record]:
+    return [Record(one.key, one.value, _NOW_MS) for one in found]
 
 
 def _log(count: int, turns: int) -> Iterator[bytes]:

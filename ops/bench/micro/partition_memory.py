@@ -29,9 +29,9 @@ from broker.app import Broker
 from broker.config import BrokerConfig
 from client.ids import BookieId, BrokerId
 from client.ledger.bookies.bookie_link import OnAnswer
-from client.ledger.bookies.core.racks import DEFAULT_RACK
 from client.ledger.client import LedgerClient
-from client.metadata import memory, memory_requests, paths, tree
+from client.ledger.core.placement import DEFAULT_RACK
+from client.metadata import memory, memory_requests, memory_server, paths, tree
 from client.metadata.bookkeeper import init_bookkeeper
 from client.wire.bookkeeper.messages import AddRequest, AddResponse, Request, Status
 
@@ -47,6 +47,7 @@ _NOT_COUNTED: Final = (
     __file__,
     memory.__file__,
     memory_requests.__file__,
+    memory_server.__file__,
     tree.__file__,
     tracemalloc.__file__,
 )

@@ -26,13 +26,12 @@ from typing import Final, NamedTuple
 import click
 import uvloop
 
-from client.node.allocator import keep_freed_memory
 from client.node.connection_limits import ConnectionLimits
 from client.node.framed_server import FramedConnection, FramedServer
+from client.node.process import keep_freed_memory
 from client.node.tls.transport import TlsGate, TlsProtocol
 from client.security.tls_contexts import server_context
-from client.wire.frames import LENGTH_BYTES
-from client.wire.intake import FrameIntake
+from client.wire.frames import LENGTH_BYTES, FrameIntake
 from ops.security.certificates import issue, make_authority
 
 _HOST: Final = "127.0.0.1"

@@ -15,13 +15,14 @@ from typing import Final
 
 import click
 
-from broker.partition.core.transactions.open_transactions import OpenTransactions
-from broker.partition.core.transactions.segment_transactions import SegmentTransactions
+from broker.partition.core.open_transactions import (
+    OpenTransactions,
+    SegmentTransactions,
+)
 from client.ids import EntryId, Offset, ProducerId
 from client.log.aborted_transactions import AbortedTransaction
 from client.wire.kafka.batches.control_batch import Marker
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import BatchHeader, parse_header
+from client.wire.kafka.batches.records import BatchHeader, Record, build_batch, parse_header
 
 _OPEN: Final = 10_000
 _PARTITIONS: Final = 2

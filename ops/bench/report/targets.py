@@ -96,6 +96,8 @@ RULES: Final = (
     Rule(
         "the same", "records/s inside as part of that", EVERY, Target("value", ">=", 0.9)
     ),
+    Rule("registry: newest version", "p99 ms", EVERY, Target("value", "<=", 20)),
+    Rule("registry: new Protobuf schema compared", "p99 ms", EVERY, Target("value", "<=", 20)),
     Rule("catch-up read,", "MB/s", (SYNCED, DEFAULTS), Target("ratio", ">=", 1)),
     Rule(
         "catch-up read beside", "tail p99 during / before", EVERY, Target("value", "<=", 2)

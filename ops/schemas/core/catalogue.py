@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from typing import Final, TypeVar
+from uuid import UUID
 
 from ops.schemas.core.errors import INVALID_REQUEST, InvalidSchema, RegistryError
 from ops.schemas.core.log_records import (
@@ -43,6 +44,8 @@ class Catalogue:
         self._by_id: dict[int, dict[tuple[str, int], Version]] = {}
         self._ids: dict[Schema, int] = {}
         """The same schema has the same id in all subjects."""
+        self._guids: dict[UUID, int] = {}
+        """The id that a schema was first known under."""
         self._referrers: dict[tuple[str, int], set[tuple[str, int]]] = {}
         self.held_bytes = 0
         """Memory of all versions, deleted ones too."""
@@ -83,40 +86,52 @@ class Catalogue:
         """Return all versions of all subjects with an id, deleted ones too."""
         return [one for _, one in sorted(self._by_id.get(schema_id, {}).items())]
 
+    def with_guid(self, guid: UUID) -> Version | None:
+        """Return a version of a schema, deleted or not."""
+        found = self.with_id(self._guids.get(guid, 0))
+        return next((one for one in found if one.schema.guid == guid), None)
+
     def id_of(self, schema: Schema) -> int | None:
         """Return the id under which this very schema is known."""
         return self._ids.get(schema)
 
-    def referrers(self, version: Version) -> list[Version]:
-        """Return the versions, not deleted, that refer to this one."""
+    def referrers(self, version: Version, *, deleted: bool) -> list[Version]:
+        """Return the versions that refer to this one; with `deleted` also those that are marked
+        so, whose records are still read."""
         found = self._referrers.get((version.subject, version.number), set())
         every = (self.version(subject, number) for subject, number in sorted(found))
-        return [one for one in every if one is not None and not one.is_deleted]
+        return [one for one in every if one is not None and (deleted or not one.is_deleted)]
 
-    def resolve(self, schema: Schema) -> Resolved:
+    def resolve(self, schema: Schema, *, deleted: bool = False) -> Resolved:
         """Return a schema with the texts of what it refers to, directly and through others.
+
+        A new one may not refer to what is deleted; one that is stored (`deleted`) may.
 
         Raises InvalidSchema if something of that does not exist or there is too much of it.
         """
         found: dict[str, str] = {}
-        self._resolve(schema.references, found, ())
+        self._resolve(schema.references, found, (), deleted)
         return Resolved(schema, found)
 
     def _resolve(
-        self, references: Sequence[Reference], found: dict[str, str], path: tuple[Reference, ...]
+        self,
+        references: Sequence[Reference],
+        found: dict[str, str],
+        path: tuple[Reference, ...],
+        deleted: bool,
     ) -> None:
         for one in references:
             if one.name in found:
                 continue
             version = self.version(one.subject, one.version)
-            if version is None or (version.is_deleted and not path):
+            if version is None or (version.is_deleted and not deleted):
                 raise InvalidSchema(
                     f"reference {one.name!r}: there is no version {one.version} of subject"
                     f" {one.subject!r}"
                 )
             if len(path) + len(found) >= REFERENCES_MAX:
                 raise InvalidSchema(f"more than {REFERENCES_MAX} schemas are referred to")
-            self._resolve(version.schema.references, found, (*path, one))
+            self._resolve(version.schema.references, found, (*path, one), True)
             found[one.name] = version.schema.text
 
     def _add(self, version: Version) -> None:
@@ -124,6 +139,7 @@ class Catalogue:
         self._subjects.setdefault(version.subject, {})[version.number] = version
         self._by_id.setdefault(version.id, {})[at] = version
         self._ids.setdefault(version.schema, version.id)
+        self._guids.setdefault(version.schema.guid, version.id)
         self.last_id = max(self.last_id, version.id)
         self.held_bytes += memory_bytes(version)
         for one in version.schema.references:
@@ -142,6 +158,7 @@ class Catalogue:
             del self._by_id[version.id]
         if self._ids.get(version.schema) == version.id and not _holds(same_id, version.schema):
             del self._ids[version.schema]
+            del self._guids[version.schema.guid]
         for one in version.schema.references:
             self._referrers[one.subject, one.version].discard((subject, number))
 

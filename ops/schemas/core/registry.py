@@ -10,7 +10,7 @@ levels as there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
 from ops.schemas.core import errors
@@ -41,7 +41,7 @@ class Asked(NamedTuple):
     id: int | None = None
     """Only in mode IMPORT."""
     number: int | None = None
-    """The version that it should be; only in mode IMPORT."""
+    """The version that it should be: any in mode IMPORT, else the next one. Below 1: any."""
 
 
 def check_subject(subject: str) -> None:
@@ -113,11 +113,11 @@ class Registry:
         mode = self.mode(asked.subject)
         if mode is Mode.READONLY:
             raise _read_only(asked.subject)
-        if mode is not Mode.IMPORT and (asked.id is not None or asked.number is not None):
+        if mode is not Mode.IMPORT and asked.id is not None:
             raise RegistryError(
                 errors.NOT_PERMITTED,
-                f"an id or a version is accepted only in mode IMPORT; subject {asked.subject!r} is"
-                f" in {mode.value}",
+                f"an id is accepted only in mode IMPORT; subject {asked.subject!r} is in"
+                f" {mode.value}",
             )
         if mode is Mode.IMPORT and asked.id is None:
             raise RegistryError(
@@ -139,10 +139,16 @@ class Registry:
                 f"the schema is incompatible with an earlier one of subject {asked.subject!r}"
                 f" ({self.level(asked.subject).value}): {'; '.join(incompatible)}",
             )
+        number = self._next(asked.subject)
+        if asked.number not in (None, number) and asked.number > 0:
+            raise RegistryError(
+                errors.INVALID_SCHEMA,
+                f"the next version of subject {asked.subject!r} is {number}, not {asked.number}",
+            )
         schema_id = self._all.id_of(asked.schema) or self._all.last_id + 1
         if schema_id > ID_MAX:
             raise RegistryError(errors.NOT_PERMITTED, "all ids are taken")
-        version = Version(asked.subject, self._next(asked.subject), schema_id, asked.schema)
+        version = Version(asked.subject, number, schema_id, asked.schema)
         self._check_room(memory_bytes(version))
         return version, [SchemaStored(version)]
 
@@ -162,19 +168,26 @@ class Registry:
                 f"subject {subject!r} is deleted already; permanent=true deletes it for good",
             )
         going = every if for_good else live
+        numbers = {(subject, one.number) for one in going}
         for one in going:
-            self._not_referenced(one)
+            self._not_referenced(one, for_good=for_good, going=numbers)
         changes: list[Change] = []
         if for_good:
             changes += [IdsGiven(self._all.last_id)]
-            changes += [SchemaGone(subject, one.number) for one in going]
+            # The newest first: one may refer to older ones of its subject.
+            changes += [SchemaGone(subject, one.number) for one in reversed(going)]
         else:
             changes.append(SubjectDeleted(subject, going[-1].number))
-            if subject in self._all.levels:
-                changes.append(LevelSet(subject, None))
-            if subject in self._all.modes:
-                changes.append(ModeSet(subject, None))
-        return [one.number for one in going], changes
+        return [one.number for one in going], [*changes, *self._unset(subject)]
+
+    def _unset(self, subject: str) -> list[Change]:
+        """Let a subject have no level and no mode of its own, if it has."""
+        changes: list[Change] = []
+        if subject in self._all.levels:
+            changes.append(LevelSet(subject, None))
+        if subject in self._all.modes:
+            changes.append(ModeSet(subject, None))
+        return changes
 
     def delete_version(
         self, subject: str, number: int | None, *, for_good: bool
@@ -199,9 +212,11 @@ class Registry:
                 f"version {number} of subject {subject!r} is deleted already; permanent=true"
                 " deletes it for good",
             )
-        self._not_referenced(version)
+        self._not_referenced(version, for_good=for_good, going={(subject, number)})
         if for_good:
-            return number, [IdsGiven(self._all.last_id), SchemaGone(subject, number)]
+            gone: list[Change] = [IdsGiven(self._all.last_id), SchemaGone(subject, number)]
+            is_last = len(self._all.versions(subject, deleted=True)) == 1
+            return number, [*gone, *(self._unset(subject) if is_last else [])]
         return number, [SchemaStored(version._replace(is_deleted=True))]
 
     def set_level(self, subject: str | None, level: Level | None) -> list[Change]:
@@ -282,8 +297,16 @@ class Registry:
         if self.mode(subject) is Mode.READONLY:
             raise _read_only(subject)
 
-    def _not_referenced(self, version: Version) -> None:
-        referrers = self._all.referrers(version)
+    def _not_referenced(
+        self, version: Version, *, for_good: bool, going: Set[tuple[str, int]]
+    ) -> None:
+        """`for_good`: what is only marked as deleted needs it, too, for its records are still
+        read; `going`: what goes with it does not."""
+        referrers = [
+            one
+            for one in self._all.referrers(version, deleted=for_good)
+            if (one.subject, one.number) not in going
+        ]
         if referrers:
             who = ", ".join(f"{one.subject!r} version {one.number}" for one in referrers[:5])
             raise RegistryError(

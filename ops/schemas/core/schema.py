@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
+import hashlib
+import json
 from collections.abc import Mapping
 from typing import NamedTuple
+from uuid import UUID
 
 
 class Kind(enum.Enum):
@@ -67,6 +70,13 @@ class Schema(NamedTuple):
     kind: Kind
     text: str
     references: tuple[Reference, ...] = ()
+
+    @property
+    def guid(self) -> UUID:
+        """What tells it from all other schemas, in every registry; clients put it into headers."""
+        named = [part for one in self.references for part in (one.name, one.subject, one.version)]
+        said = json.dumps([self.kind.value, self.text, *named]).encode()
+        return UUID(bytes=hashlib.sha256(said).digest()[:16])
 
 
 class Version(NamedTuple):

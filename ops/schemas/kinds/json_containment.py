@@ -1,82 +1,53 @@
 """Tells whether everything that one JSON schema accepts is accepted by another, and if not, why.
 
-Structural, and on the safe side: what it cannot prove counts as a difference. So a `not`, a
-`pattern` or a keyword that it does not know is accepted only where both schemas say the same.
+Structural, and on the safe side: what it cannot prove counts as a difference. What an instance
+that the writer accepts must look like is a conjunction of schemas (`json_flattening.py`); each
+keyword of the reader is held against what the conjunction says (`json_facts.py`). Where the writer
+has alternatives, or only a few values, each of them is looked at alone.
+
+Keywords mean what the draft that a schema names makes of them, `format` and what the draft does not
+have restrict nothing. A reader's dynamic reference that may lead to several places, and a reference
+that leads nowhere, are never proved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 from ops.schemas.core.errors import InvalidSchema
+from ops.schemas.kinds.json_documents import Documents, Node
+from ops.schemas.kinds.json_emptiness import Emptiness
+from ops.schemas.kinds.json_facts import (
+    LOWER_BOUNDS,
+    UPPER_BOUNDS,
+    Bound,
+    Conjunction,
+    Flat,
+    described,
+    is_multiple,
+    key_of,
+    lower,
+    matches,
+    named_types,
+    of_item,
+    of_property,
+    required,
+    text_of,
+    types_of,
+    upper,
+    values_of,
+)
+from ops.schemas.kinds.json_flattening import REFERENCES, Flattening
 from ops.schemas.kinds.language import DIFFERENCES_MAX
 
 _STEPS_MAX: Final = 50_000
 """Pairs of schemas that one comparison looks at."""
+_VALUES_MAX: Final = 300
+"""Values of an `enum` that are looked at one by one."""
+_NUMBERS: Final = frozenset(("integer", "fraction"))
 
-_TYPES: Final = ("null", "boolean", "object", "array", "number", "string", "integer")
-
-_LOWER_IS_WIDER: Final = {
-    "minimum": "number",
-    "exclusiveMinimum": "number",
-    "minLength": "string",
-    "minItems": "array",
-    "minProperties": "object",
-}
-_HIGHER_IS_WIDER: Final = {
-    "maximum": "number",
-    "exclusiveMaximum": "number",
-    "maxLength": "string",
-    "maxItems": "array",
-    "maxProperties": "object",
-}
-_LIMITS: Final = _LOWER_IS_WIDER | _HIGHER_IS_WIDER
-"""Keyword -> the type that it limits."""
-_SAME_OR_ABSENT: Final = {
-    "pattern": "string",
-    "multipleOf": "number",
-    "uniqueItems": "array",
-    "contains": "array",
-    "minContains": "array",
-    "maxContains": "array",
-    "unevaluatedItems": "array",
-    "propertyNames": "object",
-    "patternProperties": "object",
-    "dependencies": "object",
-    "dependentRequired": "object",
-    "dependentSchemas": "object",
-    "unevaluatedProperties": "object",
-    "not": "",
-    "if": "",
-    "then": "",
-    "else": "",
-}
-"""Keyword -> the type that it restricts. One that the reader has is fine if the writer has the
-same."""
-
-_ANNOTATIONS: Final = frozenset(
-    (
-        *("title", "description", "default", "examples", "$comment", "$id", "$schema"),
-        *("definitions", "$defs", "deprecated", "readOnly", "writeOnly", "format"),
-        *("connect.type", "connect.index"),
-    )
-)
-"""Keywords that restrict nothing."""
-
-
-class Documents(NamedTuple):
-    """A schema and those that it refers to, by the name that `$ref` calls them."""
-
-    root: Any
-    named: Mapping[str, Any]
-
-
-class _Node(NamedTuple):
-    """A schema inside its document."""
-
-    value: Any
-    document: Any
+Differences = Iterator[str]
 
 
 class Containment:
@@ -85,285 +56,381 @@ class Containment:
     def __init__(self, reader: Documents, writer: Documents) -> None:
         self._reader = reader
         self._writer = writer
-        self._has_same_names = reader.named == writer.named
         self._steps = 0
-        self._under_way: set[tuple[int, int]] = set()
+        self._under_way: set[tuple[int, frozenset[int]]] = set()
+        self._schemas = Flattening()
+        self._emptiness = Emptiness(self._schemas, self._step)
+        self._rules: Sequence[Callable[[Flat, Conjunction, str], Differences]] = (
+            self._values, self._bounds, self._numbers_and_texts, self._alternatives,
+            self._conditions, self._required, self._properties, self._names, self._items,
+            self._contained, self._references,
+        )  # fmt: skip
 
     def differences(self) -> list[str]:
         """Return where the writer accepts what the reader may not; empty if nowhere.
 
-        Raises InvalidSchema for references that lead nowhere, and for schemas too large to compare.
+        Raises InvalidSchema for schemas that are too large to compare.
         """
-        reader = _Node(self._reader.root, self._reader.root)
-        writer = _Node(self._writer.root, self._writer.root)
+        now, was = self._reader, self._writer
+        if text_of([now.value, now.named]) == text_of([was.value, was.named]):
+            return []
         try:
-            found = self._compare(reader, writer, "#")
+            theirs = self._schemas.flat(self._writer.root, is_reader=False)
+            found = self._compare(self._reader.root, theirs, "#")
             return [text for text, _ in zip(found, range(DIFFERENCES_MAX), strict=False)]
         except RecursionError:
             raise InvalidSchema("nested too deeply") from None
 
-    def _compare(self, reader: _Node, writer: _Node, at: str) -> Iterator[str]:
+    def _step(self) -> None:
         self._steps += 1
         if self._steps > _STEPS_MAX:
             raise InvalidSchema("the schemas are too large to be compared")
-        if isinstance(reader.value, Mapping) and _restricts_beside_ref(reader.value):
-            # Drafts before 2019-09 ignore what stands there; it counts, to be safe.
-            beside = {key: value for key, value in reader.value.items() if key != "$ref"}
-            yield from self._compare(_Node(beside, reader.document), writer, at)
-        reader, writer = self._target(reader, self._reader), self._target(writer, self._writer)
-        pair = (id(reader.value), id(writer.value))
-        if reader.value in (True, {}) or writer.value is False or pair in self._under_way:
+
+    def _compare(self, reader: Node, writer: Conjunction | None, at: str) -> Differences:
+        """Yield what a reader may refuse of what passes the conjunction."""
+        if writer is None or reader.value is True:
             return
-        if reader.value is False:
-            yield f"{at}: nothing is accepted any more"
-            return
-        self._under_way.add(pair)
+        key = id(reader.value), frozenset(map(id, writer))
+        if key in self._under_way:
+            return  # it holds of every instance if it holds of the smaller ones in it
+        self._step()
+        self._under_way.add(key)
         try:
-            if writer.value is True:
-                writer = _Node({}, writer.document)
-            yield from self._objects(reader, writer, at)
+            ours = self._schemas.flat(reader, is_reader=True)
+            if ours is None:
+                if not self._emptiness.is_empty(writer):
+                    yield f"{at}: nothing is accepted any more"
+            elif any(one not in writer for one in ours):
+                for part, place in self._parts(ours, writer, at):
+                    if part is not None and self._is_split(part, writer):
+                        yield from self._compare(reader, part, place)
+                    elif part is not None and not self._emptiness.is_empty(part):
+                        for one in ours:
+                            yield from self._by_rules(one, part, place)
         finally:
-            self._under_way.discard(pair)
-
-    def _objects(self, reader: _Node, writer: _Node, at: str) -> Iterator[str]:
-        if self._has_same_names and (reader.value, reader.document) == (
-            writer.value,
-            writer.document,
-        ):
-            return
-        for keyword in ("anyOf", "oneOf"):
-            if keyword in writer.value:
-                # Whatever the writer's value is, it is one of these, and all that stands beside.
-                beside = {k: v for k, v in writer.value.items() if k != keyword}
-                for n, branch in enumerate(writer.value[keyword]):
-                    both = _Node(_merged(beside, branch), writer.document)
-                    yield from self._compare(reader, both, f"{at}/{keyword}/{n}")
-                return
-        if "allOf" in writer.value:
-            merged: Any = {k: v for k, v in writer.value.items() if k != "allOf"}
-            for branch in writer.value["allOf"]:
-                target = self._target(_Node(branch, writer.document), self._writer).value
-                merged = _merged(merged, target)
-            if merged is False:
-                return
-            writer = _Node(merged, writer.document)
-        yield from self._alternatives(reader, writer, at)
-        yield from self._values(reader.value, writer.value, at)
-        yield from self._limits(reader.value, writer.value, at)
-        if "object" in _types(writer.value):
-            yield from self._properties(reader, writer, at)
-        if "array" in _types(writer.value):
-            yield from self._items(reader, writer, at)
-
-    def _alternatives(self, reader: _Node, writer: _Node, at: str) -> Iterator[str]:
-        for n, branch in enumerate(reader.value.get("allOf", ())):
-            yield from self._compare(_Node(branch, reader.document), writer, f"{at}/allOf/{n}")
-        if "anyOf" in reader.value:
-            branches = [_Node(one, reader.document) for one in reader.value["anyOf"]]
-            if not any(self._holds(one, writer, at) for one in branches):
-                yield f"{at}: none of anyOf accepts all that was accepted"
-        if "oneOf" in reader.value:
-            branches = [_Node(one, reader.document) for one in reader.value["oneOf"]]
-            fitting = [one for one in branches if self._holds(one, writer, at)]
-            others = [one for one in branches if one not in fitting]
-            if len(fitting) != 1 or not all(_disjoint(one.value, writer.value) for one in others):
-                yield f"{at}: not exactly one of oneOf accepts all that was accepted"
-
-    def _holds(self, reader: _Node, writer: _Node, at: str) -> bool:
-        return next(self._compare(reader, writer, at), None) is None
-
-    def _values(
-        self, reader: Mapping[str, Any], writer: Mapping[str, Any], at: str
-    ) -> Iterator[str]:
-        ours, theirs = _values(reader), _values(writer)
-        if theirs is not None:
-            if ours is not None and not all(_is_in(value, ours) for value in theirs):
-                yield f"{at}: values of enum or const are gone"
-            types = {_type_of(value) for value in theirs}
-        else:
-            types = _types(writer)
-            if ours is not None:
-                yield f"{at}: only some values are accepted now"
-        missing = {one for one in types if one not in _types(reader)}
-        if missing:
-            yield f"{at}: type {', '.join(sorted(missing))} is not accepted any more"
-
-    def _limits(
-        self, reader: Mapping[str, Any], writer: Mapping[str, Any], at: str
-    ) -> Iterator[str]:
-        types = _types(writer)
-        for keyword, kind in _LIMITS.items():
-            if keyword in reader and kind in types:
-                now, was = reader[keyword], writer.get(keyword)
-                if was is None and kind != "number" and keyword.startswith("min"):
-                    was = 0
-                if not _within(now, was, lower=keyword in _LOWER_IS_WIDER):
-                    yield f"{at}: {keyword} is {now}, was {'none' if was is None else was}"
-        for keyword, kind in _SAME_OR_ABSENT.items():
-            if keyword in reader and (not kind or kind in types):
-                is_off = keyword == "uniqueItems" and reader[keyword] is False
-                if is_off or reader[keyword] == writer.get(keyword):
-                    continue
-                yield f"{at}: {keyword} differs"
-
-    def _properties(self, reader: _Node, writer: _Node, at: str) -> Iterator[str]:
-        ours, theirs = reader.value.get("properties", {}), writer.value.get("properties", {})
-        required = _required(writer.value)
-        for name in sorted(_required(reader.value) - required):
-            yield f"{at}/properties/{name}: is required now"
-        for name in sorted({*ours, *theirs}):
-            place = f"{at}/properties/{name}"
-            was = _of_property(writer, name)
-            now = _of_property(reader, name)
-            if name not in theirs and was.value is not False:
-                was_open = next(self._compare(now, was, place), None)
-                if was_open is not None:
-                    yield f"{place}: is described now, and could be anything before"
-                continue
-            yield from self._compare(now, was, place)
-        rest = _Node(reader.value.get("additionalProperties", True), reader.document)
-        before = _Node(writer.value.get("additionalProperties", True), writer.document)
-        yield from self._compare(rest, before, f"{at}/additionalProperties")
-
-    def _items(self, reader: _Node, writer: _Node, at: str) -> Iterator[str]:
-        ours, theirs = _item_list(reader), _item_list(writer)
-        for n in range(max(len(ours.first), len(theirs.first))):
-            yield from self._compare(ours.at(n), theirs.at(n), f"{at}/items/{n}")
-        yield from self._compare(ours.rest, theirs.rest, f"{at}/items")
+            self._under_way.discard(key)
 
     @staticmethod
-    def _target(node: _Node, documents: Documents) -> _Node:
-        """Follow references. Raises InvalidSchema."""
-        for _ in range(100):
-            if not isinstance(node.value, Mapping) or "$ref" not in node.value:
-                return node
-            name, _, fragment = str(node.value["$ref"]).partition("#")
-            document = node.document if not name else documents.named.get(name)
-            if document is None:
-                raise InvalidSchema(f"$ref {name!r} is not among the references")
-            node = _Node(_inside(document, fragment), document)
-        raise InvalidSchema("a $ref leads back to itself")
+    def _is_split(part: Conjunction, whole: Conjunction) -> bool:
+        return set(map(id, part)) != set(map(id, whole))
+
+    def _by_rules(self, reader: Flat, writer: Conjunction, at: str) -> Differences:
+        if any(reader is one or self._schemas.is_same(reader, one) for one in writer):
+            return
+        for rule in self._rules:
+            yield from rule(reader, writer, at)
+
+    def _holds(self, reader: Node, writer: Conjunction | None, at: str) -> bool:
+        return next(self._compare(reader, writer, at), None) is None
+
+    def _with(self, writer: Conjunction, *nodes: Node) -> Conjunction | None:
+        more = self._schemas.all_flat(nodes, is_reader=False)
+        if more is None:
+            return None
+        return (*writer, *(one for one in more if one not in writer))
+
+    def _parts(
+        self, ours: Conjunction, writer: Conjunction, at: str
+    ) -> Iterator[tuple[Conjunction | None, str]]:
+        """Yield what a conjunction consists of: alternatives, single values or types, or itself."""
+        for one in writer:
+            for word in ("anyOf", "oneOf"):
+                if word in one.value and not any(self._schemas.is_same(each, one) for each in ours):
+                    beside = self._schemas.without(one, word)
+                    rest = tuple(beside if each is one else each for each in writer)
+                    for n, branch in enumerate(one.children(word)):
+                        yield self._with(rest, branch), f"{at}/{word}/{n}"
+                    return
+        is_choosy = any(one.value.keys() & {"anyOf", "oneOf", "not", "if", "enum"} for one in ours)
+        values = values_of(writer)
+        if values is not None and len(values) <= _VALUES_MAX:
+            is_explicit = any("enum" in one.value for one in writer)
+            if is_choosy or is_explicit:
+                for value in values:
+                    node = self._schemas.made(described(value))
+                    yield self._with(writer, node), at
+                return
+        types = types_of(writer)
+        kinds = sorted({"number" if one in _NUMBERS else one for one in types})
+        if is_choosy and len(kinds) > 1:
+            for kind in kinds:
+                named = "integer" if kind == "number" and "fraction" not in types else kind
+                yield self._with(writer, self._schemas.made({"type": named})), at
+            return
+        yield writer, at
+
+    def _values(self, reader: Flat, writer: Conjunction, at: str) -> Differences:
+        types = types_of(writer)
+        if "enum" in reader.value:
+            theirs = values_of(writer)
+            if theirs is None:
+                yield f"{at}: only some values are accepted now"
+            else:
+                ours = set(map(key_of, reader.value["enum"]))
+                if not all(key_of(value) in ours for value in theirs):
+                    yield f"{at}: values of enum or const are gone"
+        missing = types - named_types(reader.value)
+        if missing:
+            words = sorted({"number" if one == "fraction" else one for one in missing})
+            yield f"{at}: type {', '.join(words)} is not accepted any more"
+
+    def _bounds(self, reader: Flat, writer: Conjunction, at: str) -> Differences:
+        types = types_of(writer)
+        for words, exclusive, ends in (
+            (LOWER_BOUNDS, "exclusiveMinimum", lower), (UPPER_BOUNDS, "exclusiveMaximum", upper),
+        ):  # fmt: skip
+            for word, kind in (*words.items(), (exclusive, "number")):
+                is_concerned = types & _NUMBERS if kind == "number" else kind in types
+                if word not in reader.value or not is_concerned:
+                    continue
+                now = reader.value[word]
+                was = ends(writer, word if word in words else next(iter(words)))
+                if was is None and words is LOWER_BOUNDS and kind != "number":
+                    was = Bound(0, is_exclusive=False)
+                if not _within(now, was, lower=ends is lower, is_exclusive=word == exclusive):
+                    yield f"{at}: {word} is {now}, was {'none' if was is None else was.value}"
+
+    def _numbers_and_texts(self, reader: Flat, writer: Conjunction, at: str) -> Differences:
+        types, values = types_of(writer), values_of(writer)
+        if "multipleOf" in reader.value and types & _NUMBERS:
+            divisor = reader.value["multipleOf"]
+            known = [one.value["multipleOf"] for one in writer if "multipleOf" in one.value]
+            known += [] if "fraction" in types else [1]
+            if values is not None:
+                is_fine = all(_is_multiple_or_none(value, divisor) for value in values)
+            else:
+                is_fine = any(is_multiple(one, divisor) for one in known)
+            if not is_fine:
+                yield f"{at}: multipleOf differs"
+        if "pattern" in reader.value and "string" in types:
+            pattern = reader.value["pattern"]
+            is_known = any(one.value.get("pattern") == pattern for one in writer)
+            texts = None if values is None else [one for one in values if isinstance(one, str)]
+            if not is_known and (texts is None or not all(matches(pattern, t) for t in texts)):
+                yield f"{at}: pattern differs"
+
+    def _alternatives(self, reader: Flat, writer: Conjunction, at: str) -> Differences:
+        any_of = reader.children("anyOf")
+        if any_of and not any(self._holds(one, writer, at) for one in any_of):
+            yield f"{at}: none of anyOf accepts all that was accepted"
+        if "oneOf" in reader.value:
+            branches = reader.children("oneOf")
+            fitting = [n for n, one in enumerate(branches) if self._holds(one, writer, at)]
+            others = [one for n, one in enumerate(branches) if [n] != fitting]
+            if len(fitting) != 1 or not all(self._is_disjoint(writer, one) for one in others):
+                yield f"{at}: not exactly one of oneOf accepts all that was accepted"
+        if "not" in reader.value:
+            now = reader.child("not")
+            narrowed = (
+                self._holds(one.child("not"), self._schemas.flat(now, is_reader=False), at)
+                for one in writer
+                if "not" in one.value
+            )
+            if not self._is_disjoint(writer, now) and not any(narrowed):
+                yield f"{at}: not differs"
+
+    def _is_disjoint(self, writer: Conjunction, other: Node) -> bool:
+        """Tell whether certainly nothing passes both."""
+        both = self._with(writer, other)
+        return both is None or self._emptiness.is_empty(both)
+
+    def _conditions(self, reader: Flat, writer: Conjunction, at: str) -> Differences:
+        if "if" not in reader.value:
+            return
+        condition = reader.child("if")
+        if "then" in reader.value:
+            met = self._with(writer, condition)
+            if met is not None:
+                known = [one for one in writer if "then" in one.value]
+                also = [one for one in known if self._holds(one.child("if"), met, at)]
+                met = self._with(met, *(one.child("then") for one in also))
+            yield from self._compare(reader.child("then"), met, f"{at}/then")
+        if "else" in reader.value and not self._holds(condition, writer, at):
+            negated = self._schemas.negated_condition(reader)
+            known = [one for one in writer if "else" in one.value]
+            also = [
+                one
+                for one in known
+                if self._holds(condition, self._schemas.flat(one.child("if"), is_reader=False), at)
+            ]
+            unmet = self._with((*writer, negated), *(one.child("else") for one in also))
+            yield from self._compare(reader.child("else"), unmet, f"{at}/else")
+
+    def _required(self, reader: Flat, writer: Conjunction, at: str) -> Differences:
+        if "object" not in types_of(writer):
+            return
+        there = required(writer)
+        for name in sorted({*reader.value.get("required", ())} - there):
+            yield f"{at}/properties/{name}: is required now"
+        for trigger, names in sorted(reader.value.get("dependentRequired", {}).items()):
+            if {*names} <= there or self._never_has(writer, trigger):
+                continue
+            having = self._with(writer, self._schemas.made({"required": [trigger]})) or ()
+            if not {*names} <= required(having):
+                yield f"{at}: dependentRequired of {trigger} differs"
+        for trigger, node in sorted(reader.named("dependentSchemas").items()):
+            if self._never_has(writer, trigger):
+                continue
+            known = [one.named("dependentSchemas").get(trigger) for one in writer]
+            nodes = [one for one in known if one is not None]
+            met = self._with(writer, self._schemas.made({"required": [trigger]}), *nodes)
+            yield from self._compare(node, met, f"{at}/dependentSchemas/{trigger}")
+
+    def _never_has(self, writer: Conjunction, name: str) -> bool:
+        was = self._property(writer, name)
+        return was is None or self._emptiness.is_empty(was)
+
+    def _property(self, writer: Conjunction, name: str) -> Conjunction | None:
+        nodes = [node for one in writer for node in of_property(one, name, is_reader=False)]
+        return self._schemas.all_flat(nodes, is_reader=False)
+
+    def _properties(self, reader: Flat, writer: Conjunction, at: str) -> Differences:
+        words = ("properties", "patternProperties", "additionalProperties")
+        if "object" not in types_of(writer) or not any(word in reader.value for word in words):
+            return
+        ours = reader.value.get("properties", {})
+        theirs = {name for one in writer for name in one.value.get("properties", ())}
+        for name in sorted({*ours, *theirs, *required(writer)}):
+            place = f"{at}/properties/{name}"
+            was = self._property(writer, name)
+            if was is None or self._emptiness.is_empty(was):
+                continue  # it was never there
+            for now in of_property(reader, name, is_reader=True):
+                if name in ours and name not in theirs and was == ():
+                    if not self._holds(now, was, place):
+                        yield f"{place}: is described now, and could be anything before"
+                else:
+                    yield from self._compare(now, was, place)
+        yield from self._rest(reader, writer, at)
+
+    def _rest(self, reader: Flat, writer: Conjunction, at: str) -> Differences:
+        """Compare properties that nobody names."""
+        patterns = reader.value.get("patternProperties", {})
+        for pattern, now in reader.named("patternProperties").items():
+            nodes = []
+            for one in writer:
+                known = one.value.get("patternProperties", {})
+                if pattern in known:
+                    nodes.append(one.node.child(known[pattern]))
+                elif not known:
+                    nodes.append(one.child("additionalProperties"))
+            was = self._schemas.all_flat(nodes, is_reader=False)
+            yield from self._compare(now, was, f"{at}/patternProperties/{pattern}")
+        if reader.value.get("additionalProperties", True) is True:
+            return
+        now = reader.child("additionalProperties")
+        place = f"{at}/additionalProperties"
+        alone = []
+        for one in writer:
+            others = [
+                node for p, node in one.named("patternProperties").items() if p not in patterns
+            ]
+            if not others:
+                alone.append(one.child("additionalProperties"))
+            elif all(
+                self._holds(now, self._schemas.flat(node, is_reader=False), place)
+                for node in (*others, one.child("additionalProperties"))
+            ):
+                return
+        yield from self._compare(now, self._schemas.all_flat(alone, is_reader=False), place)
+
+    def _names(self, reader: Flat, writer: Conjunction, at: str) -> Differences:
+        if "propertyNames" not in reader.value or "object" not in types_of(writer):
+            return
+        now, place = reader.child("propertyNames"), f"{at}/propertyNames"
+        nodes = [self._schemas.made({"type": "string"})]
+        nodes += [one.child("propertyNames") for one in writer if "propertyNames" in one.value]
+        names = _only_names(writer)
+        if names is None:
+            was = self._schemas.all_flat(nodes, is_reader=False)
+            yield from self._compare(now, was, place)
+            return
+        for name in sorted(names):
+            if not self._never_has(writer, name):
+                one = self._schemas.made(described(name))
+                was = self._schemas.all_flat([*nodes, one], is_reader=False)
+                yield from self._compare(now, was, place)
+
+    def _items(self, reader: Flat, writer: Conjunction, at: str) -> Differences:
+        if "array" not in types_of(writer):
+            return
+        most = upper(writer, "maxItems")
+        if reader.value.get("uniqueItems") and not (most is not None and most.value <= 1):
+            arrays = [one for one in values_of(writer) or () if isinstance(one, list)]
+            is_unique = any(one.value.get("uniqueItems") for one in writer) or (
+                values_of(writer) is not None
+                and all(len(set(map(key_of, one))) == len(one) for one in arrays)
+            )
+            if not is_unique:
+                yield f"{at}: uniqueItems differs"
+        if not reader.value.keys() & {"items", "prefixItems"}:
+            return
+        count = max(len(one.value.get("prefixItems", ())) for one in (reader, *writer))
+        for n in range(count + 1):
+            if most is not None and most.value <= n:
+                return
+            nodes = [of_item(one, n) for one in writer]
+            was = self._schemas.all_flat(nodes, is_reader=False)
+            if was is None or self._emptiness.is_empty(was):
+                return  # no array is so long
+            place = f"{at}/items/{n}" if n < count else f"{at}/items"
+            yield from self._compare(of_item(reader, n), was, place)
+
+    def _contained(self, reader: Flat, writer: Conjunction, at: str) -> Differences:
+        if "contains" not in reader.value or "array" not in types_of(writer):
+            return
+        now, least = reader.child("contains"), reader.value.get("minContains", 1)
+        fitting = [
+            one
+            for one in writer
+            if "contains" in one.value
+            and self._holds(now, self._schemas.flat(one.child("contains"), is_reader=False), at)
+        ]
+        known = max((one.value.get("minContains", 1) for one in fitting), default=0)
+        shortest = lower(writer, "minItems")
+        if shortest is not None and shortest.value >= least > known:
+            items = Flat({"items": reader.value["contains"]}, reader.node)
+            known = least if next(self._items(items, writer, at), None) is None else known
+        if known < least:
+            yield f"{at}: contains differs"
+        if (most := reader.value.get("maxContains")) is None:
+            return
+        longest = upper(writer, "maxItems")
+        if longest is not None and longest.value <= most:
+            return
+        for one in writer:
+            if "contains" in one.value and one.value.get("maxContains", most + 1) <= most:
+                ours = self._schemas.flat(now, is_reader=False)
+                if self._holds(one.child("contains"), ours, at):
+                    return
+        yield f"{at}: maxContains differs"
+
+    def _references(self, reader: Flat, _writer: Conjunction, at: str) -> Differences:
+        for word in REFERENCES:
+            if word in reader.value:
+                yield f"{at}: {word} {str(reader.value[word])[:80]!r} leads nowhere that is known"
 
 
-class _ItemList(NamedTuple):
-    """What an array may hold: the first items one by one, then the rest."""
-
-    first: Sequence[_Node]
-    rest: _Node
-
-    def at(self, n: int) -> _Node:
-        return self.first[n] if n < len(self.first) else self.rest
+def _is_multiple_or_none(value: Any, divisor: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return not is_number or is_multiple(value, divisor)
 
 
-def _item_list(node: _Node) -> _ItemList:
-    """Read both spellings: `prefixItems` and `items`, or before 2020-12 a list of `items`."""
-    value = node.value
-    items = value.get("items", True)
-    if isinstance(items, list):
-        first, rest = items, value.get("additionalItems", True)
-    else:
-        first, rest = value.get("prefixItems", []), items
-    nodes = [_Node(one, node.document) for one in first]
-    return _ItemList(nodes, _Node(rest, node.document))
-
-
-def _of_property(node: _Node, name: str) -> _Node:
-    value = node.value.get("properties", {}).get(name)
-    if value is None:
-        value = node.value.get("additionalProperties", True)
-    return _Node(value, node.document)
-
-
-def _required(value: Mapping[str, Any]) -> set[str]:
-    found = value.get("required", ())
-    return set(found) if isinstance(found, list) else set()
-
-
-def _types(value: Mapping[str, Any]) -> set[str]:
-    """Return the types that are accepted; every integer is a number."""
-    named = value.get("type", list(_TYPES))
-    found = {named} if isinstance(named, str) else set(named)
-    return found | {"integer"} if "number" in found else found
-
-
-def _values(value: Mapping[str, Any]) -> Sequence[Any] | None:
-    if "const" in value:
-        return [value["const"]]
-    found = value.get("enum")
-    return found if isinstance(found, list) else None
-
-
-def _type_of(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "integer" if value.is_integer() else "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-    return "object"
-
-
-def _is_in(value: Any, values: Iterable[Any]) -> bool:
-    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in values)
-
-
-def _within(now: Any, was: Any, *, lower: bool) -> bool:
-    """Tell whether a limit is no narrower. Draft 4 has booleans as exclusive limits."""
-    if isinstance(now, bool) or isinstance(was, bool):
-        return now is False or now == was
+def _within(now: float, was: Bound | None, *, lower: bool, is_exclusive: bool) -> bool:
+    """Tell whether a bound lets everything pass that another one did."""
     if was is None:
         return False
-    return bool(now <= was) if lower else bool(now >= was)
+    if now == was.value:
+        return was.is_exclusive or not is_exclusive
+    return now < was.value if lower else now > was.value
 
 
-def _disjoint(one: Any, other: Any) -> bool:
-    """Tell whether certainly nothing is accepted by both."""
-    if one is False or other is False:
-        return True
-    if not isinstance(one, Mapping) or not isinstance(other, Mapping) or "$ref" in one:
-        return False
-    ours, theirs = _values(one), _values(other)
-    if ours is not None and theirs is not None:
-        return not any(_is_in(value, ours) for value in theirs)
-    return not (_types(one) & _types(other))
-
-
-def _merged(beside: Any, branch: Any) -> Any:
-    """Return a schema that accepts at least what both accept together."""
-    if beside is False:
-        return False
-    if branch is True or branch == {}:
-        return dict(beside)
-    if branch is False or not beside:
-        return branch
-    merged = {**beside, **branch}
-    if "properties" in beside and "properties" in branch:
-        merged["properties"] = {**beside["properties"], **branch["properties"]}
-    if "required" in beside and "required" in branch:
-        merged["required"] = [*beside["required"], *branch["required"]]
-    return merged
-
-
-def _restricts_beside_ref(value: Mapping[str, Any]) -> bool:
-    return "$ref" in value and bool(value.keys() - _ANNOTATIONS - {"$ref"})
-
-
-def _inside(document: Any, fragment: str) -> Any:
-    """Return what a JSON pointer points to. Raises InvalidSchema."""
-    found = document
-    for part in fragment.split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping) and key in found:
-            found = found[key]
-        elif isinstance(found, list) and key.isdigit() and int(key) < len(found):
-            found = found[int(key)]
-        else:
-            raise InvalidSchema(f"$ref #{fragment} points to nothing")
+def _only_names(writer: Conjunction) -> set[str] | None:
+    """Return the names that properties may have; None: there may be others."""
+    found: set[str] | None = None
+    for one in writer:
+        is_closed = one.value.get("additionalProperties") is False
+        if is_closed and not one.value.get("patternProperties"):
+            names = {*one.value.get("properties", ())}
+            found = names if found is None else found & names
     return found

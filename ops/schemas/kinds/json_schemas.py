@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from jsonschema import FormatChecker
 from jsonschema.exceptions import SchemaError
 from jsonschema.validators import Draft7Validator, validator_for
 
 from ops.schemas.core.errors import INVALID_REQUEST, InvalidSchema, RegistryError
 from ops.schemas.core.schema import Resolved
-from ops.schemas.kinds.json_containment import Containment, Documents
+from ops.schemas.kinds.json_containment import Containment
+from ops.schemas.kinds.json_documents import Documents
 from ops.schemas.kinds.language import read_json, write_json
+
+_FORMATS: Final = FormatChecker(formats=())
+"""Of the meta schemas' formats only that of patterns is looked at."""
+_ECMA: Final = (
+    (r"\\[pP]\{\^?[\w=]+\}", r"\\w"),
+    (r"\(\?<(?![=!])", "(?P<"),
+    (r"\[\^\]", r"[\\s\\S]"),
+)
+"""What patterns of ECMA 262, which JSON Schema names, have and Python's have not, and what is as
+good to find out whether the rest is one."""
+
+
+@_FORMATS.checks("regex", raises=re.error)  # type: ignore[untyped-decorator]
+def _is_pattern(value: object) -> bool:
+    if isinstance(value, str):
+        for theirs, ours in _ECMA:
+            value = re.sub(theirs, ours, value)
+        re.compile(value)
+    return True
 
 
 class JsonLanguage:
@@ -24,6 +46,11 @@ class JsonLanguage:
         value = read_json(schema.schema.text)
         _check(value, "")
         return write_json(value, sort=normalize)
+
+    def check_new(self, schema: Resolved) -> None:
+        """Every reference leads somewhere."""
+        for name in _documents(schema).dangling():
+            raise InvalidSchema(f"$ref {name[:200]!r} leads nowhere: it is not in the schema")
 
     def identity(self, schema: Resolved) -> object:
         """Return the JSON with its properties in order."""
@@ -42,7 +69,7 @@ def _check(value: Any, where: str) -> None:
     if not isinstance(value, Mapping | bool):
         raise InvalidSchema(f"{where}not a JSON schema: it is an object, or true or false")
     try:
-        validator_for(value, default=Draft7Validator).check_schema(value)
+        validator_for(value, default=Draft7Validator).check_schema(value, _FORMATS)
     except SchemaError as error:
         raise InvalidSchema(f"{where}not a JSON schema: {error.message}") from error
     except RecursionError:

@@ -22,6 +22,9 @@ class Language(Protocol):
         Raises InvalidSchema if it is none, also because of what it refers to.
         """
 
+    def check_new(self, schema: Resolved) -> None:
+        """Check what is asked of new schemas beyond that. Raises InvalidSchema."""
+
     def identity(self, schema: Resolved) -> object:
         """Return what is equal for equal schemas, however written. Raises InvalidSchema."""
 
@@ -38,11 +41,19 @@ class Language(Protocol):
 def read_json(text: str) -> Any:
     """Return the value of a JSON text. Raises InvalidSchema."""
     try:
-        return json.loads(text)
+        value = json.loads(text, parse_constant=_refuse_constant)
+        if "\\u" in text:  # there may be half a surrogate, which no text in UTF-8 has
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except ValueError as error:
         raise InvalidSchema(f"not JSON: {error}") from error
     except RecursionError:
         raise InvalidSchema("nested too deeply") from None
+
+
+def _refuse_constant(name: str) -> None:
+    """Python's library reads NaN and Infinity, which JSON does not have."""
+    raise ValueError(f"{name} is no number")
 
 
 def write_json(value: object, *, sort: bool = False) -> str:

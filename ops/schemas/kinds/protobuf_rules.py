@@ -2,10 +2,14 @@
 
 What the wire format itself bears is fine: fields that come and go, other names, numbers of the same
 encoding. Incompatible are a message that is gone, a field with another encoding or message type, a
-field that turns repeated where that is encoded differently, required fields that come or go, and
-fields that leave a oneof or, several of them, enter one.
+repeated number that turns singular, required fields that come or go, a field that is gone from its
+oneof, and fields that share a oneof now although a message could hold more than one of them before:
+setting one clears the others, so what was written with two of them is read as one.
 
-Source: Protobuf's language guide, "Updating A Message Type".
+A file of an edition says by features what proto2 and proto3 say by labels and types; they are put
+into those terms first.
+
+Source: Protobuf's language guide, "Updating A Message Type" and "Editions: feature settings".
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from typing import Final, NamedTuple
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
     EnumDescriptorProto,
+    FeatureSet,
     FieldDescriptorProto,
     FileDescriptorProto,
 )
@@ -63,7 +68,7 @@ class Files(NamedTuple):
         own: set[str] = set()
         for file in files:
             scope = f".{file.package}" if file.package else ""
-            found = dict(_messages(scope, file.message_type))
+            found = dict(_messages(scope, _without_features(file).message_type))
             messages |= found
             for name, message in found.items():
                 enums |= {f"{name}.{one.name}": one for one in message.enum_type}
@@ -71,6 +76,39 @@ class Files(NamedTuple):
             if file is files[-1]:
                 own = set(found)
         return cls(files[-1].package, frozenset(own), messages, enums)
+
+
+def _without_features(file: FileDescriptorProto) -> FileDescriptorProto:
+    """Return a file with the labels and types that its features stand for."""
+    if file.syntax != "editions":
+        return file
+    found = FileDescriptorProto()
+    found.CopyFrom(file)
+    of_file = FeatureSet()
+    of_file.MergeFrom(file.options.features)
+    for message in found.message_type:
+        _resolve(message, of_file)
+    return found
+
+
+def _resolve(message: DescriptorProto, outer: FeatureSet) -> None:
+    inherited = _merged(outer, message.options.features)
+    for one in (*message.field, *message.extension):
+        features = _merged(inherited, one.options.features)
+        if features.field_presence == FeatureSet.LEGACY_REQUIRED:
+            one.label = _F.LABEL_REQUIRED
+        is_delimited = features.message_encoding == FeatureSet.DELIMITED
+        if one.type == _F.TYPE_MESSAGE and is_delimited and not message.options.map_entry:
+            one.type = _F.TYPE_GROUP
+    for nested in message.nested_type:
+        _resolve(nested, inherited)
+
+
+def _merged(outer: FeatureSet, inner: FeatureSet) -> FeatureSet:
+    found = FeatureSet()
+    found.CopyFrom(outer)
+    found.MergeFrom(inner)
+    return found
 
 
 def _messages(
@@ -93,52 +131,74 @@ def _differences(now: Files, before: Files) -> Iterator[str]:
         yield f"the package is {now.package or 'none'}, was {before.package or 'none'}"
         return
     for name in sorted(before.messages):
+        if before.messages[name].options.map_entry:
+            continue  # judged with its field, whose name it follows
         if name in now.messages:
-            yield from _fields(name, now.messages[name], before.messages[name])
-        elif name in before.own and not before.messages[name].options.map_entry:
+            yield from _fields(name, now, before)
+        elif name in before.own:
             yield f"message {name[1:]} is gone"
 
 
-def _fields(name: str, now: DescriptorProto, before: DescriptorProto) -> Iterator[str]:
-    ours = {one.number: one for one in now.field}
-    theirs = {one.number: one for one in before.field}
+def _fields(name: str, now: Files, before: Files) -> Iterator[str]:
+    ours = {one.number: one for one in now.messages[name].field}
+    theirs = {one.number: one for one in before.messages[name].field}
     for number in sorted({*ours, *theirs}):
         where = f"{name[1:]}, field {number}"
         if number not in ours or number not in theirs:
             one = ours.get(number) or theirs[number]
             if one.label == _F.LABEL_REQUIRED:
                 yield f"{where} ({one.name}) is required, and {'new' if number in ours else 'gone'}"
-            elif number in theirs and one.HasField("oneof_index") and not one.proto3_optional:
+            elif number in theirs and _oneof(one) is not None:
                 yield f"{where} ({one.name}) is gone from its oneof"
             continue
-        yield from _field(where, ours[number], theirs[number])
-    yield from _oneofs(name, now, theirs)
+        yield from _field(where, ours[number], theirs[number], now, before)
+    yield from _oneofs(name, now.messages[name], theirs)
 
 
-def _field(where: str, now: FieldDescriptorProto, before: FieldDescriptorProto) -> Iterator[str]:
-    ours, theirs = _ENCODINGS[now.type], _ENCODINGS[before.type]
+def _field(
+    where: str,
+    field: FieldDescriptorProto,
+    old: FieldDescriptorProto,
+    now: Files,
+    before: Files,
+) -> Iterator[str]:
+    ours, theirs = _ENCODINGS[field.type], _ENCODINGS[old.type]
     if ours != theirs:
-        yield f"{where} ({now.name}) is encoded as {ours}, was {theirs}"
-    elif ours in ("message", "group") and now.type_name != before.type_name:
-        yield f"{where} ({now.name}) is a {now.type_name[1:]}, was a {before.type_name[1:]}"
-    is_repeated = now.label == _F.LABEL_REPEATED
-    if is_repeated != (before.label == _F.LABEL_REPEATED) and ours not in ("bytes", "message"):
-        yield f"{where} ({now.name}) is repeated in one of the two only"
-    if (now.label == _F.LABEL_REQUIRED) != (before.label == _F.LABEL_REQUIRED):
-        yield f"{where} ({now.name}) is required in one of the two only"
+        yield f"{where} ({field.name}) is encoded as {ours}, was {theirs}"
+    elif ours in ("message", "group"):
+        entry, old_entry = now.messages.get(field.type_name), before.messages.get(old.type_name)
+        if entry is not None and old_entry is not None and _are_maps(entry, old_entry):
+            for part, old_part in zip(entry.field, old_entry.field, strict=True):
+                yield from _field(f"{where}, {part.name}", part, old_part, now, before)
+        elif field.type_name != old.type_name:
+            yield f"{where} ({field.name}) is a {field.type_name[1:]}, was a {old.type_name[1:]}"
+    is_list, was_list = field.label == _F.LABEL_REPEATED, old.label == _F.LABEL_REPEATED
+    if was_list and not is_list and ours not in ("bytes", "message"):
+        yield f"{where} ({field.name}) was repeated"
+    if (field.label == _F.LABEL_REQUIRED) != (old.label == _F.LABEL_REQUIRED):
+        yield f"{where} ({field.name}) is required in one of the two only"
+
+
+def _are_maps(one: DescriptorProto, other: DescriptorProto) -> bool:
+    return one.options.map_entry and other.options.map_entry
+
+
+def _oneof(field: FieldDescriptorProto) -> int | None:
+    """Return the place of a field's oneof; proto3's `optional` is none."""
+    is_member = field.HasField("oneof_index") and not field.proto3_optional
+    return field.oneof_index if is_member else None
 
 
 def _oneofs(
     name: str, now: DescriptorProto, before: Mapping[int, FieldDescriptorProto]
 ) -> Iterator[str]:
     for index, oneof in enumerate(now.oneof_decl):
-        members = [
-            one for one in now.field if one.HasField("oneof_index") and one.oneof_index == index
-        ]
-        moved = [
-            one.name
-            for one in members
-            if one.number in before and not before[one.number].HasField("oneof_index")
-        ]
-        if len(moved) > 1:
-            yield f"{name[1:]}: fields {', '.join(moved)} cannot enter oneof {oneof.name} together"
+        known = [one for one in now.field if _oneof(one) == index and one.number in before]
+        # Fields of one oneof never stood in a message together; all others could.
+        homes = {
+            ("oneof", home) if (home := _oneof(before[one.number])) is not None else one.number
+            for one in known
+        }
+        if len(homes) > 1:
+            names = ", ".join(one.name for one in known)
+            yield f"{name[1:]}: fields {names} share oneof {oneof.name}, and did not before"

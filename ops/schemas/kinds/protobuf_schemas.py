@@ -15,9 +15,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from ops.schemas.core.errors import INVALID_REQUEST, InvalidSchema, RegistryError
 from ops.schemas.core.schema import Resolved
 from ops.schemas.kinds.protobuf_rules import Files, differences
-from ops.schemas.kinds.protoc import compile_files, decode_file
-
-_WELL_KNOWN = "google/protobuf/"
+from ops.schemas.kinds.protoc import BUILT_IN, compile_files, decode_file
 
 
 class ProtobufLanguage:
@@ -27,6 +25,9 @@ class ProtobufLanguage:
         """Return the text as it is; normalized, its descriptor in base64."""
         files = _files(schema)
         return _base64(files[-1]) if normalize else schema.schema.text.strip()
+
+    def check_new(self, schema: Resolved) -> None:
+        """Nothing more is asked: `canonical` has read it."""
 
     def identity(self, schema: Resolved) -> object:
         """Return the descriptor without what depends on how it was sent."""
@@ -51,10 +52,7 @@ def _files(schema: Resolved) -> list[FileDescriptorProto]:
     """Return all descriptors, the schema's own last. Raises InvalidSchema."""
     own = _descriptor(schema.schema.text)
     if own is None:
-        sources = schema.dependencies
-        if any(_descriptor(text) is not None for text in sources.values()):
-            raise InvalidSchema("a Protobuf source cannot refer to a descriptor in base64")
-        return compile_files(schema.schema.text, sources)
+        return compile_files(schema.schema.text, _read_all(schema.dependencies))
     files = [
         _dependency(name, text, schema.dependencies) for name, text in schema.dependencies.items()
     ]
@@ -73,9 +71,13 @@ def _dependency(name: str, text: str, every: Mapping[str, str]) -> FileDescripto
     file = _descriptor(text)
     if file is None:
         earlier = dict(list(every.items())[: list(every).index(name)])
-        file = compile_files(text, {k: v for k, v in earlier.items() if _descriptor(v) is None})[-1]
+        file = compile_files(text, _read_all(earlier))[-1]
     file.name = name
     return file
+
+
+def _read_all(dependencies: Mapping[str, str]) -> dict[str, str | FileDescriptorProto]:
+    return {name: _descriptor(text) or text for name, text in dependencies.items()}
 
 
 def _descriptor(text: str) -> FileDescriptorProto | None:
@@ -88,7 +90,7 @@ def _descriptor(text: str) -> FileDescriptorProto | None:
 
 
 def _well_known(files: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    names = {one for file in files for one in file.dependency if one.startswith(_WELL_KNOWN)}
+    names = {one for file in files for one in file.dependency if one.startswith(BUILT_IN)}
     if not names:
         return []
     imports = "".join(f'import "{name}";\n' for name in sorted(names))
@@ -96,7 +98,7 @@ def _well_known(files: Sequence[FileDescriptorProto]) -> list[FileDescriptorProt
 
 
 def _own(files: Sequence[FileDescriptorProto]) -> Sequence[FileDescriptorProto]:
-    return [one for one in files if not one.name.startswith(_WELL_KNOWN)]
+    return [one for one in files if not one.name.startswith(BUILT_IN)]
 
 
 def _bare(file: FileDescriptorProto) -> FileDescriptorProto:
@@ -111,8 +113,16 @@ def _bare(file: FileDescriptorProto) -> FileDescriptorProto:
         message = messages.pop()
         messages += message.nested_type
         for field in (*message.field, *message.extension):
-            field.ClearField("json_name")
+            if field.json_name == _default_json_name(field.name):
+                field.ClearField("json_name")
     return found
+
+
+def _default_json_name(name: str) -> str:
+    """Return the name in JSON that the compiler gives a field: without underscores, what follows
+    one in upper case."""
+    first, *others = name.split("_")
+    return first + "".join(one[:1].upper() + one[1:] for one in others)
 
 
 def _base64(file: FileDescriptorProto) -> str:

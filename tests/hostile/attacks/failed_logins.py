@@ -39,6 +39,7 @@ _SAMPLE_EVERY_S: Final = 2.0
 _TIMEOUT_S: Final = 120.0
 _HEAD: Final = struct.Struct(">ihhih")
 _FAILED: Final = 58
+_LATER: Final = 7
 _REFUSAL: Final = b"Authentication failed"
 
 
@@ -101,6 +102,8 @@ class _Login(asyncio.Protocol):
             nonce = frame[frame.index(b"r=") : frame.index(b",s=")]
             proof = base64.b64encode(os.urandom(64))
             self._transport.write(_token(b"c=biws," + nonce + b",p=" + proof))
+        elif code == _LATER:
+            self.over.set_exception(ConnectionResetError("too many of this address wait"))
         else:
             self.over.set_result(code == _FAILED and _REFUSAL in frame)
 

@@ -20,13 +20,12 @@ from kio.schema.errors import ErrorCode
 from broker.cluster.core.topology import TopicInfo
 from broker.leadership.orphan_ledgers import OrphanLedgers
 from client.ids import BrokerId, EntryId, LedgerId
-from client.log.paging import segment_count
-from client.log.segments import decode_segments
+from client.log.segments import decode_segments, segment_count
 from client.metadata import paths
 from client.wire.bookkeeper import v3
 from client.wire.bookkeeper.messages import LAST_ENTRY, ReadRequest
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from ops.cli.store import open_ledgers, open_store
 from tests.fakes.wire_client import WireClient
 from tests.hostile.attacks.target import HONEST, Attack, Target, until

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from broker.security.core.mechanisms import PASSWORD_MECHANISMS
+from broker.security.core.scram import PASSWORD_MECHANISMS
 from tests.integration.cluster import LocalCluster
 
 _BEHIND: Final = 50

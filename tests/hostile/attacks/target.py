@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from client.kafka_security import read_properties
+from client.node.scrapes import AGE_S_MAX
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.sasl_client import SaslExchange
 from tests.fakes.scrape import parse
@@ -79,6 +80,9 @@ class Target:
         token: bytes | None = exchange.first
         while token is not None:
             answer = await client.call(ApiKey.SASL_AUTHENTICATE, 1, auth_bytes=token)
+            if answer.error_code is ErrorCode.request_timed_out:
+                await client.close()
+                raise ConnectionRefusedError(answer.error_message)  # this address is to wait
             assert answer.error_code is ErrorCode.none, answer
             token = exchange.answer(answer.auth_bytes)
         self.logged_in += 1
@@ -127,12 +131,17 @@ class Target:
         return [row.leader_id for row in found.partitions] or [-1]
 
     def metrics(self, node: str = "broker-0") -> Mapping[str, float]:
-        """Return the numbers of a node."""
+        """Return the numbers of a node, none of them older than the question."""
+        time.sleep(AGE_S_MAX)  # what was answered before is answered again until then
         kind, _, index = node.partition("-")
         port = self.cluster.about[f"{kind}s"][int(index)]["admin"]
         is_closed = "sasl.username" in self.settings
         url = f"{'https' if is_closed else 'http'}://127.0.0.1:{port}/metrics"
-        with urllib.request.urlopen(url, context=self.tls() if is_closed else None) as answer:
+        request = urllib.request.Request(url)
+        if is_closed:
+            token = (self.cluster.data / "security" / "metrics.token").read_text().strip()
+            request.add_header("Authorization", f"Bearer {token}")
+        with urllib.request.urlopen(request, context=self.tls() if is_closed else None) as answer:
             return parse(answer.read().decode())
 
     async def gauge(self, name: str, node: str = "broker-0") -> float:

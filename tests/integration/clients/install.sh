@@ -134,6 +134,7 @@ fetch_jars() {
 
 fetch_jars "the Java console tools" "$here/java"
 fetch_jars "Java's older client" "$here/java-3.9"
+fetch_jars "Kafka 4.4 with its tools" "$here/java-4.4"
 fetch_jars "Kafka Streams" "$here/streams"
 fetch_jars "Kafka Connect" "$here/connect"
 fetch_jars "MirrorMaker 2" "$here/../moving"

@@ -16,7 +16,7 @@ from tests.integration.clients import installed
 # A small heap and the fast-starting compiler: these programs live for seconds.
 _OPTIONS = ("-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _COMPILER = ("-m", "jdk.compiler/com.sun.tools.javac.Main")
-_SOURCES = {"java-3.9": "java"}
+_SOURCES = {"java-3.9": "java", "java-4.4": "java"}
 """Folders of jars whose programs are in another one."""
 
 

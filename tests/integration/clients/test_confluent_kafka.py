@@ -41,14 +41,17 @@ def _publish(bootstrap_servers: str, topic: str, numbers: range, **settings: Any
     return delivered
 
 
-def _consumer(bootstrap_servers: str, group: str) -> Consumer:
+def _consumer(bootstrap_servers: str, group: str, protocol: str = "classic") -> Consumer:
+    # Members of the consumer protocol cannot choose their session timeout.
+    settings = {"session.timeout.ms": 10_000} if protocol == "classic" else {}
     return Consumer(
         {
+            **settings,
+            "group.protocol": protocol,
             "bootstrap.servers": bootstrap_servers,
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 10_000,
         }
     )
 
@@ -63,11 +66,12 @@ def _poll(consumer: Consumer, received: list[Received]) -> None:
     received.append(Received(message.partition(), message.offset(), key.decode(), value.decode()))
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_group_of_two_shares_and_a_restarted_group_goes_on(
-    bootstrap_servers: str, topic: str, group: str
+    bootstrap_servers: str, topic: str, group: str, protocol: str
 ) -> None:
     _create(bootstrap_servers, topic)
-    members = [_consumer(bootstrap_servers, group) for _ in range(2)]
+    members = [_consumer(bootstrap_servers, group, protocol) for _ in range(2)]
     received: list[list[Received]] = [[], []]
 
     def all_polled(enough: bool) -> bool:
@@ -91,7 +95,7 @@ def test_group_of_two_shares_and_a_restarted_group_goes_on(
 
     _publish(bootstrap_servers, topic, traffic.SECOND)
     rest: list[Received] = []
-    member = _consumer(bootstrap_servers, group)
+    member = _consumer(bootstrap_servers, group, protocol)
     member.subscribe([topic])
 
     def more() -> bool:

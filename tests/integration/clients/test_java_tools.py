@@ -57,14 +57,19 @@ def _publish(bootstrap_servers: str, topic: str, numbers: range, codec: str = "n
 class _Member:
     """A console consumer that writes to a file; SIGTERM makes it commit and leave."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, group: str, path: Path) -> None:
+    def __init__(
+        self, bootstrap_servers: str, topic: str, group: str, path: Path, protocol: str = "classic"
+    ) -> None:
         self._path = path
+        # Members of the consumer protocol cannot choose their session timeout.
+        settings = ["session.timeout.ms=10000"] if protocol == "classic" else []
+        settings.append(f"group.protocol={protocol}")
         shown = ("partition", "offset", "headers", "key", "value")
         properties = [f"print.{name}=true" for name in shown]
         arguments = [
             *("--bootstrap-server", bootstrap_servers, "--topic", topic, "--group", group),
             "--from-beginning",
-            *("--command-property", "session.timeout.ms=10000"),
+            *(argument for p in settings for argument in ("--command-property", p)),
             *(argument for p in properties for argument in ("--formatter-property", p)),
         ]
         with path.open("w") as out, path.with_suffix(".log").open("w") as log:
@@ -118,12 +123,14 @@ def test_topics(bootstrap_servers: str, topic: str) -> None:
     assert topic not in run(TOPICS, "--list", *where).splitlines()
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_group_of_two_shares_and_a_restarted_group_goes_on(
-    bootstrap_servers: str, topic: str, group: str, tmp_path: Path
+    bootstrap_servers: str, topic: str, group: str, tmp_path: Path, protocol: str
 ) -> None:
     _create(bootstrap_servers, topic)
     members = [
-        _Member(bootstrap_servers, topic, group, tmp_path / f"{number}.txt") for number in (1, 2)
+        _Member(bootstrap_servers, topic, group, tmp_path / f"{number}.txt", protocol)
+        for number in (1, 2)
     ]
     try:
         traffic.wait_for(
@@ -142,14 +149,14 @@ def test_group_of_two_shares_and_a_restarted_group_goes_on(
     traffic.check([*received[0], *received[1]], traffic.FIRST)
 
     _publish(bootstrap_servers, topic, traffic.SECOND)
-    member = _Member(bootstrap_servers, topic, group, tmp_path / "3.txt")
+    member = _Member(bootstrap_servers, topic, group, tmp_path / "3.txt", protocol)
     try:
         traffic.wait_for(lambda: len(member.received()) >= len(traffic.SECOND), "the rest")
     finally:
         member.stop()
     traffic.check(member.received(), traffic.SECOND)
-    listing = run(CONSUMER_GROUPS, "--bootstrap-server", bootstrap_servers, "--list")
-    assert group in listing.splitlines()
+    listing = run(CONSUMER_GROUPS, "--bootstrap-server", bootstrap_servers, "--list", "--type")
+    assert [group, protocol.capitalize()] in [line.split() for line in listing.splitlines()]
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])

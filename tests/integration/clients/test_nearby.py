@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition
 from broker.app import Broker
 from broker.leadership.config import RACK_AWARE_SELECTOR, FollowerSettings
 from broker.partition.partition import Partition
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.clock import WallClock
 from tests.integration.clients.test_secured import in_thread, java

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from broker.app import Broker
 from broker.security.config import SecurityConfig
-from broker.security.core.mechanisms import PASSWORD_MECHANISMS, Mechanism
+from broker.security.core.scram import PASSWORD_MECHANISMS, Mechanism
 from client.kafka_security import read_properties, security_of
 from client.pubsub.brokers import Brokers
 from client.pubsub.errors import BrokerUnreachable

@@ -18,7 +18,7 @@ from joserfc.jwk import ECKey
 
 from broker.app import Broker
 from broker.security.config import SecurityConfig
-from broker.security.core.mechanisms import Mechanism
+from broker.security.core.scram import Mechanism
 from tests.fakes.broker import FakeCloud
 from tests.fakes.clock import WallClock
 from tests.integration.clients import installed, test_java_tools

@@ -30,18 +30,18 @@ EXPLAINED: Sequence[Explained] = (
         "A refused batch is answered without asking its partition for more.",
     ),
     Explained(
-        r"^produce .*'a time far ahead': .*record_errors",
-        "Times are checked by the batch's header, which has the largest: no record is opened.",
-    ),
-    Explained(
         r"'(a gap in the sequence|a new epoch in the middle)': .*not_leader_or_follower",
-        "Just after a takeover a gap may be of the brokers' own making (sequence_gaps.py): the"
+        "Just after a takeover a gap may be of the brokers' own making (producer_state.py): the"
         " client is told to send again, which tells it the truth a moment later.",
         depends_on_time=True,
     ),
     Explained(
         r"configs\[quire\.ensemble\.size\]",
         "A setting of ledgers.",
+    ),
+    Explained(
+        r"configs\[(errors\.deadletterqueue\.group\.enable|remote\.copy\.lag\.(ms|bytes))\]",
+        "Settings of topics that came with Kafka 4.4, which is newer than the Kafka beside us.",
     ),
     Explained(
         r"configs\[message\.(format\.version|downconversion\.enable"
@@ -51,6 +51,10 @@ EXPLAINED: Sequence[Explained] = (
     Explained(
         r"configs\[min\.insync\.replicas\]\.config_source: kafka 3, quire 5",
         "Kafka 4 keeps it as a dynamic default of the cluster; here it is the broker's.",
+    ),
+    Explained(
+        r"configs\[(consumer|share)\.[a-z.]+\]\.config_source: kafka 5, quire 4",
+        "What holds for all groups is in a broker's configuration, said in its file or not.",
     ),
     Explained(
         r"^list_groups .*groups\[g2\]",
@@ -71,17 +75,13 @@ EXPLAINED: Sequence[Explained] = (
 )
 
 _KRAFT = "between the controllers of KRaft, which Quire does not have"
-_SHARE = "share groups"
 NOT_SERVED: Mapping[range, str] = {
     range(38, 42): "delegation tokens",
     range(55, 56): f"DescribeQuorum: {_KRAFT}: voters and offsets of a quorum would be made up. The"
     " metadata store is ZooKeeper, and `quire doctor` asks its servers how they are",
-    range(68, 70): "the new protocol of consumer groups",
-    range(76, 80): _SHARE,
     range(80, 82): _KRAFT,
-    range(83, 88): f"between the coordinators of {_SHARE}",
+    range(83, 88): "the store of share groups, which brokers ask",
     range(88, 90): "groups of Kafka Streams",
-    range(90, 93): _SHARE,
 }
 """APIs of Kafka's brokers that are not served, by their keys."""
 

@@ -58,11 +58,6 @@ _RECORDS = (
         " some have an empty one.",
     ),
     Explained(
-        r"^offset_for_leader_epoch .*\bleader_epoch=-2.*(leader_epoch: kafka -2, quire -1"
-        r"|end_offset: kafka 0, quire -1)$",
-        "No epoch is below -1; Kafka finds one, with the end 0.",
-    ),
-    Explained(
         r"^describe_producers .*error_code: kafka 'invalid_topic_exception', quire"
         r" 'unknown_topic_or_partition'$",
         "A topic that cannot be is an unknown one, which tools handle.",
@@ -82,11 +77,9 @@ _TOPICS = (
         " default of the cluster.",
     ),
     Explained(
-        r"^describe_topic_partitions .*topics\[\d\]\.name=''.*(error_code: kafka"
-        r" 'unknown_server_error'|topic_id: kafka None|partitions\[\d\]: kafka None"
-        r"|topic_authorized_operations: kafka -2147483648)",
-        "Kafka fails on a topic without a name, and with it on all the others; here only that one"
-        " is refused.",
+        r"^(create_topics|describe_configs) .*configs\[(errors\.deadletterqueue\.group\.enable"
+        r"|remote\.copy\.lag\.(ms|bytes))\]: kafka None, quire \{",
+        "Settings of topics that came with Kafka 4.4, which is newer than the Kafka beside us.",
     ),
     Explained(
         r"^alter_replica_log_dirs .*error_code: kafka"
@@ -100,6 +93,16 @@ _GROUPS = (
         r"^join_group .*protocols(\[\d\]\.name='(range|sticky)'| twice| more)",
         "A protocol that is named twice is the same protocol, and the first in the list counts;"
         " Kafka fails, or prefers the last.",
+    ),
+    Explained(
+        r"^consumer_group_heartbeat .*member_epoch: kafka 2, quire 1$",
+        "A group begins with its first member, at epoch 1; in Kafka the group comes before it.",
+    ),
+    Explained(
+        r"^consumer_group_heartbeat .*error_code: kafka 'group_id_not_found', quire"
+        r" 'unknown_member_id'$",
+        "A group without members and offsets is forgotten. A member of it is told to join again,"
+        " which clients do by themselves; they end at GROUP_ID_NOT_FOUND.",
     ),
 )
 
@@ -115,14 +118,6 @@ _TRANSACTIONS = (
         " sure may fence a producer, which ends it. The client looks for the coordinator again.",
     ),
     Explained(
-        rf"^txn_offset_commit .*{_AHEAD}, quire 'coordinator_not_available'$",
-        "The same, asked of the coordinator by that of the group.",
-    ),
-    Explained(
-        r"^add_offsets_to_txn .*group_id=''.*error_code: kafka 'none', quire 'invalid_group_id'$",
-        "A group without a name has no offsets. Kafka says so at the next request.",
-    ),
-    Explained(
         r"^txn_offset_commit .*(producer_epoch=-.*kafka 'invalid_producer_epoch'"
         r"|producer_id=-.*kafka 'invalid_producer_id_mapping'), quire 'invalid_request'$",
         "An id or epoch below zero is a bad request, no other producer's.",
@@ -131,9 +126,10 @@ _TRANSACTIONS = (
 
 _SETTINGS = (
     Explained(
-        r"^describe_configs .*configs\[(consumer|share|streams|errors)\.[\w.]+\]: kafka \{.*, quire"
-        r" None$",
-        "Settings of groups are for protocols that are not served.",
+        r"^describe_configs .*configs\[(consumer|share|streams|errors)\.[\w.]+\]"
+        r"(: kafka None, quire \{.*|\.config_source: kafka 5, quire 4)$",
+        "Settings of groups are those of Kafka 4.4. What holds for all groups is in a broker's"
+        " configuration, whether its file says so or not.",
     ),
     Explained(
         r"^describe_configs .*include_synonyms=True.*configs\[[\w.]+\]\.synonyms\[",
@@ -162,16 +158,6 @@ _SETTINGS = (
         "An entity that is of one type twice; Kafka takes the last.",
     ),
     Explained(
-        r"^alter_client_quotas .*value=(nan|inf)\b.*error_code: kafka 'none', quire"
-        r" 'invalid_request'$",
-        "A limit that is no number limits nothing; Kafka stores it.",
-    ),
-    Explained(
-        r"^alter_user_scram_credentials .*\.salt=b'.*error_code: kafka 'none', quire"
-        r" 'unacceptable_credential'$",
-        "A salt has some bytes and not thousands: it is sent to whoever tries to log in.",
-    ),
-    Explained(
         r"^alter_user_scram_credentials .*deletions (twice|more).*error_code: kafka"
         r" 'resource_not_found', quire 'duplicate_resource'$",
         "Two mistakes in one: a user that is not there, named twice.",
@@ -184,19 +170,60 @@ _SETTINGS = (
     ),
 )
 
+_SHARE_GROUPS = (
+    Explained(
+        r"^(alter|delete|describe)_share_group_offsets .*quire ('group_id_not_found'|None"
+        r"|'an answer: group_id_not_found')$",
+        "An order about a share group that does not exist makes it in Kafka; here it is refused.",
+    ),
+    Explained(
+        r"^share_group_describe .*(error_code: kafka 'none', quire 'group_id_not_found'"
+        r"|kafka ('Empty', quire ''|1, quire 0|'simple', quire ''|\d+, quire -2147483648))$",
+        "So the group that an order was about exists in Kafka.",
+    ),
+    Explained(
+        r"^share_group_heartbeat .*member_epoch=0.*(member_epoch: kafka 2, quire 1"
+        r"|assignment\.topic_partitions\[.*: kafka None, quire \{.*)$",
+        "Kafka prepares partitions in the background; here the first answer has them.",
+    ),
+    Explained(
+        r"^share_fetch .*share_session_epoch=0.*(error_code: kafka 'none', quire"
+        r" 'group_id_not_found'|acquisition_lock_timeout: kafka 30000, quire 0)$",
+        "Who begins a share session must be a member of the group.",
+    ),
+    Explained(
+        r"^share_acknowledge .*group_id=''.*kafka 'share_session_not_found', quire"
+        r" 'invalid_request'$",
+        "A share session has a group.",
+    ),
+)
+
 EXPLAINED_CLASSES: Sequence[Explained] = (
     *_OF_ALL, *_RECORDS, *_TOPICS, *_GROUPS, *_TRANSACTIONS, *_SETTINGS,
+    *_SHARE_GROUPS,
 )  # fmt: skip
 
 OF_OTHER_SEEDS: Sequence[Explained] = (
+    Explained(
+        r"^describe_topic_partitions .*topics\[\d\]\.name=''.*(error_code: kafka"
+        r" 'unknown_server_error'|topic_id: kafka None|partitions\[\d\]: kafka None"
+        r"|topic_authorized_operations: kafka -2147483648)",
+        "Kafka fails on a topic without a name, and with it on all the others; here only that one"
+        " is refused.",
+    ),
+    Explained(
+        r"^alter_user_scram_credentials .*\.salt=b'.*error_code: kafka 'none', quire"
+        r" 'unacceptable_credential'$",
+        "A salt has some bytes and not thousands: it is sent to whoever tries to log in.",
+    ),
     Explained(
         r"^describe_configs .*results\[0\]\.configs\[log\.retention\.ms\]\.(value: kafka None,"
         r" quire '604800000'|config_source: kafka 5, quire 4|synonyms\[.*: kafka None, quire \{)",
         "Kafka has it in hours unless it is set; Quire's settings come with their values.",
     ),
     Explained(
-        r"^describe_configs .*resources (twice|more).*results\[0\]\.configs\[[\w.]+\]: kafka \{.*,"
-        r" quire None$",
+        r"^describe_configs .*(resources (twice|more)|resource_name='one').*"
+        r"results\[(0|one)\]\.configs\[[\w.]+\]: kafka \{.*, quire None$",
         "A resource that is named twice is described once, as the last of both asks.",
     ),
     Explained(
@@ -279,7 +306,7 @@ OF_OTHER_SEEDS: Sequence[Explained] = (
         "A producer that does not exist has no open transaction, so nothing is to be ended.",
     ),
     Explained(
-        r"^join_group .* again: .*metadata=",
+        r"^join_group .* (again|a new member): .*metadata=",
         "What a protocol's metadata is, is between clients: Kafka reads that of consumers, and"
         " fails on bytes that mean nothing.",
     ),
@@ -302,6 +329,25 @@ OF_OTHER_SEEDS: Sequence[Explained] = (
         r"^(incremental_)?alter_configs .*segment\.bytes'.*error_(code: kafka 'invalid_config',"
         r" quire 'none'|message: kafka True, quire False)$",
         "Kafka 4 wants a MiB at least; here programs go on that were written for older ones.",
+    ),
+    Explained(
+        r"^offset_for_leader_epoch .*\bleader_epoch=-2.*(leader_epoch: kafka -2, quire -1"
+        r"|end_offset: kafka 0, quire -1)$",
+        "No epoch is below -1; Kafka finds one, with the end 0.",
+    ),
+    Explained(
+        rf"^txn_offset_commit .*{_AHEAD}, quire 'coordinator_not_available'$",
+        "An epoch ahead of what the coordinator knows, asked of it by that of the group: only who"
+        " is sure may fence a producer.",
+    ),
+    Explained(
+        r"^add_offsets_to_txn .*group_id=''.*error_code: kafka 'none', quire 'invalid_group_id'$",
+        "A group without a name has no offsets. Kafka says so at the next request.",
+    ),
+    Explained(
+        r"^alter_client_quotas .*value=(nan|inf)\b.*error_code: kafka 'none', quire"
+        r" 'invalid_request'$",
+        "A limit that is no number limits nothing; Kafka stores it.",
     ),
 )
 """What the test's own seed does not come upon, or not on brokers whose settings others changed."""

@@ -120,9 +120,9 @@ NOT_RUN: Mapping[str, str] = {
     "DumpLogSegments": "reads files: above, of what brokers send",
     "OAuthCompatibilityTool": "asks a provider of tokens, not brokers",
     "TransactionalMessageCopier": "in tests/integration/clients/test_transactions.py",
-    "ShareConsumerPerformance": "share groups are not served",
-    "VerifiableShareConsumer": "share groups are not served",
-    "ConsoleShareConsumer": "share groups are not served",
+    "ShareConsumerPerformance": "measures",
+    "VerifiableShareConsumer": "the consumer of tests/integration/clients/test_java_share.py",
+    "ConsoleShareConsumer": "in tests/integration/clients/test_java_share.py",
 }
 
 

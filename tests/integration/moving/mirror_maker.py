@@ -19,7 +19,7 @@ from ops.java import find_java
 from tests.integration.cluster import ROOT
 
 LIB: Final = Path(__file__).parent / "lib"
-_HANDBOOK: Final = ROOT / "ops" / "HANDBOOK.md"
+_HANDBOOK: Final = ROOT / "ops" / "handbook" / "MIGRATE.md"
 _OFTEN: Final = {
     "emit.checkpoints.interval.seconds": "1",
     "sync.group.offsets.interval.seconds": "1",

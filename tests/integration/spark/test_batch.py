@@ -1,13 +1,16 @@
 """Batch queries with real Spark on a real cluster: every option."""
 
 import asyncio
+import importlib.util
 import json
 from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as Partition
+from confluent_kafka.admin import AdminClient
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from client.pubsub import TopicAdmin
 from tests.integration.cluster import LocalCluster
@@ -118,9 +121,33 @@ def test_partitions_are_cut_and_tiny_ones_joined(batch: Batch, numbers: str) -> 
         return frame.rdd.getNumPartitions()
 
     assert tasks() == 1
-    assert tasks(minPartitions=6) == 6
+    for count in (3, 4, 5, 7, 8, 10):
+        assert tasks(minPartitions=count) == count
     assert tasks(maxRecordsPerPartition=100) == 15
     assert tasks(minPartitions=2, maxBytesPerPartition="4k") > 4
+
+
+def test_rows_that_were_reported_as_gone_are_not_returned(
+    batch: Batch, cluster: LocalCluster
+) -> None:
+    """Deleted between plan and read, in one batch with records that are kept."""
+    topic = create(cluster, "spark-trimmed-batch")
+    publish(cluster, topic, (b"%d" % n for n in range(50)))
+    frame = batch(topic, failOnDataLoss=False, endingOffsets=json.dumps({topic: {"0": 40}}))
+    assert frame.rdd.getNumPartitions() == 1
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for one in admin.delete_records([Partition(topic, 0, 30)]).values():
+        assert one.result(30).low_watermark == 30
+    assert values(frame) == list(range(30, 40))
+
+
+def test_plain_functions_are_called_as_the_readme_says(batch: Batch, numbers: str) -> None:
+    assert importlib.util.find_spec("pandas") is None, "with pandas the second column is 5"
+    with pytest.warns(RuntimeWarning, match="Pandas is not installed"):
+        kind = functions.udf(lambda value: type(value).__name__, "string")
+        number = functions.udf(lambda _: "5", "int")
+    frame = batch(numbers).select(kind("value"), number("value")).distinct()
+    assert [tuple(row) for row in frame.collect()] == [("bytes", None)]
 
 
 def test_arrow_batches_of_any_size(batch: Batch, numbers: str) -> None:

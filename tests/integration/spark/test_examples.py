@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -75,7 +76,7 @@ def test_running_counts(run: Any, spark: SparkSession) -> None:
     assert sum(row["bytes"] for row in rows) == sum(map(len, FILES.values()))
 
 
-def test_to_parquet(run: Any) -> None:
+def test_to_parquet(run: Any, tmp_path: Path) -> None:
     run("spark_to_parquet.py")
     written = run("spark_to_parquet.py")["written"].collect()  # a second run finds nothing new
     assert len(written) == LINE_COUNT
@@ -84,6 +85,14 @@ def test_to_parquet(run: Any) -> None:
     for row in sorted(written, key=lambda row: (row["partition"], row["offset"])):
         content[row["file"]] = content.get(row["file"], "") + row["line"]
     assert {name: text.encode() for name, text in content.items()} == FILES
+    files = list(tmp_path.glob("table/*/*.parquet"))
+    types = {
+        (column.name, column.physical_type)
+        for file in files
+        for column in pq.ParquetFile(file).schema
+    }
+    assert ("timestamp", "INT64") in types
+    assert not [name for name, kind in types if kind == "INT96"]
 
 
 def test_exactly_once(run: Any, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from broker.app import Broker
 from broker.security.config import SecurityConfig
-from broker.security.core.mechanisms import Mechanism
+from broker.security.core.scram import Mechanism
 from tests.fakes import certificates
 from tests.fakes.broker import FakeCloud
 from tests.fakes.clock import WallClock

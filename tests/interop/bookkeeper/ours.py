@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from client.ids import BookieId, Rng
-from client.ledger.bookies.core.placement import RandomPlacement
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
+from client.ledger.core.placement import RandomPlacement
 from client.ledger.read.reader import LedgerReader
 from client.ledger.standalone import WallClock
 from client.ledger.write.writer import LedgerWriter

@@ -7,16 +7,15 @@ import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bookie.bookie import Bookie
+from bookie.bookie import Bookie, Environment
 from bookie.config import BookieConfig
-from bookie.environment import Environment
 from bookie.errors import StorageError
 from bookie.storage.ledger_directory import Directory
 from client.errors import ConfigError, MetadataError
 from tests.simulation.bookies.faults import FREE_BYTES_MIN
 from tests.simulation.machine.disk import DiskTimes, SimDisk
 from tests.simulation.machine.hosts import Host, SimClock
-from tests.simulation.machine.index import IndexStore, SimIndex
+from tests.simulation.machine.index import LevelStore, SimIndex
 from tests.simulation.machine.volume import Volume
 
 if TYPE_CHECKING:
@@ -67,8 +66,13 @@ class _Drive:
         self._machine = machine
         self._path = path
         self.volume = Volume(machine._rng(f"volume{name}"))
-        self.index = IndexStore(machine._rng(f"index{name}"))
+        self.index = LevelStore(
+            machine._rng(f"index{name}"),
+            self.volume,
+            write_buffer_bytes=machine._world.options.bookie.index_write_buffer_bytes,
+        )
         oracle = machine._world.oracle
+        self.index.on_wrong = lambda text: oracle.fail("R13", f"{machine.bookie_id}: {text}")
         self.volume.on_durable = lambda file, writes: oracle.on_durable(
             machine.bookie_id, file, writes
         )
@@ -82,9 +86,7 @@ class _Drive:
             free_bytes_min=FREE_BYTES_MIN,
             preallocate_bytes=self._machine.config.log_preallocate_bytes,
         )
-        return Directory(
-            self._path, disk, lambda wipe: SimIndex(self.index, self.volume, wipe=wipe)
-        )
+        return Directory(self._path, disk, lambda wipe: SimIndex(self.index, wipe=wipe))
 
 
 class BookieHost:
@@ -124,9 +126,10 @@ class BookieHost:
             drive.volume.power_lost()
             drive.index.power_lost()
 
-    def damage_index(self) -> None:
-        """Make the index impossible to open."""
-        self._drives[-1].index.corrupt = True
+    @property
+    def index(self) -> LevelStore:
+        """The index that suffers when one does."""
+        return self._drives[-1].index
 
     @property
     def is_up(self) -> bool:
@@ -152,8 +155,8 @@ class BookieHost:
     def wipe(self) -> None:
         """Put empty disks in."""
         for drive in self._drives:
-            drive.volume.wipe()
             drive.index.wipe()
+            drive.volume.wipe()
         self._world.oracle.wiped(self.bookie_id)
 
     async def main(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bookie.storage.core.log_format import (
+from bookie.storage.core.append_log import (
     RECORD_HEADER_BYTES,
     RECORD_MAGIC,
     Kind,

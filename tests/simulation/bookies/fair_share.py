@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bookie.storage.core.add_turns import ALONE_GROUPS
+from bookie.storage.core.group_commit import ALONE_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
+from tests.simulation.bookies.ledger_books import ledger_of
 from tests.simulation.machine.hosts import Host, Process
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
+    from client.metadata.memory import Operation
     from tests.simulation.ledgers.oracle import LedgerOracle
+    from tests.simulation.machine.index import LevelStore
     from tests.simulation.machine.loop import SimLoop
     from tests.simulation.machine.net import SimNet
     from tests.simulation.machine.store import SimMetadata
@@ -63,8 +66,8 @@ class World(Protocol):
         """Replace a host's disk by an empty one."""
         ...
 
-    def damage_index(self, host: Host) -> None:
-        """Make a host's index impossible to open."""
+    def index(self, host: Host) -> LevelStore | None:
+        """Return a host's index."""
         ...
 
     def slow_down(self, host: Host, factor: float) -> None:
@@ -121,6 +124,29 @@ class Nemesis:
 
         self._world.oracle.on_hot = spring
 
+    def sow_doubt(self, probability: float) -> None:
+        """Take every spare bookie away, now and then, when the answer to a change of a ledger is
+        lost: whoever finds out what came of it has no other to choose."""
+        if not probability:
+            return
+
+        def leave(operation: Operation) -> None:
+            ledger_id = ledger_of(operation.path)
+            if ledger_id is None or self._over or self._rng.random() >= probability:
+                return
+            metadata = self._world.oracle.ledger(ledger_id).metadata
+            for host in self._world.bookies:
+                if metadata and self._world.bookie_id(host) not in metadata.last_fragment.ensemble:
+                    self._note("%s leaves: ledger %d is in doubt", host.name, ledger_id)
+                    self._set_read_only_for(host, self._mean_s(0.3, 1.0))
+                    self.counts["doubt"] = self.counts.get("doubt", 0) + 1
+
+        self._world.store.on_lost = leave
+
+    def _set_read_only_for(self, host: Host, mean_s: float) -> None:
+        self._world.set_read_only(host, read_only=True)
+        self._later(mean_s, lambda: self._world.set_read_only(host, read_only=False))
+
     def _ambush(self, what: str, who: str) -> None:
         if self._over:
             return
@@ -167,6 +193,10 @@ class Nemesis:
                 volume.flip_read_p = 0.0
                 volume.fail_syncs = 0
                 volume.stops_in = -1
+                index = world.index(host)
+                assert index is not None, "who has a disk has an index"
+                index.fail_tables = 0
+                index.fails_in = -1
                 world.calm_disk(host)
                 world.set_read_only(host, read_only=False)
             process = host.process
@@ -418,11 +448,42 @@ class Nemesis:
             self._kill(host)
         return True
 
+    def _index(self) -> tuple[Host, LevelStore] | None:
+        host = self._any(self._world.bookies)
+        index = self._world.index(host)
+        return None if index is None else (host, index)
+
+    def _failed_table(self) -> bool:
+        """LevelDB cannot write its next table, and says so to nobody before the next write."""
+        chosen = self._index()
+        if chosen is None:
+            return False
+        host, index = chosen
+        self._note("failed table %s", host.name)
+        index.fail_tables = 1
+        return True
+
+    def _failed_index_call(self) -> bool:
+        """Some call of LevelDB fails, soon."""
+        chosen = self._index()
+        if chosen is None:
+            return False
+        host, index = chosen
+        index.fails_in = self._rng.randrange(self._rng.choice((3, 30)))
+        self._note("call %d of the index of %s fails", index.fails_in, host.name)
+        return True
+
+    def _damage_index(self, host: Host) -> None:
+        """Let a bookie's index not open any more."""
+        index = self._world.index(host)
+        if index is not None:
+            index.corrupt = True
+
     def _lost_index(self) -> bool:
         """Make the index of a bookie unusable at its next start."""
         host = self._any(self._world.bookies)
         self._note("index of %s is damaged", host.name)
-        self._world.damage_index(host)
+        self._damage_index(host)
         if host.running:
             self._kill(host)
         return True
@@ -478,7 +539,7 @@ class Nemesis:
         file.rot(at, 1 << self._rng.randrange(8))
         self._world.oracle.bookie(self._world.bookie_id(host)).rotten = True
         if self._rng.random() < 0.3:
-            self._world.damage_index(host)
+            self._damage_index(host)
         if self._rng.random() < 0.5 and host.running:
             self._kill(host)
         return True

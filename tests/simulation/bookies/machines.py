@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from client.errors import MetadataError
+from client.ids import LedgerId
 from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper
 from tests.simulation.bookies.bookie_hosts import BOOKIE_PORT, BookieHost, bookie_config
@@ -39,12 +40,17 @@ if TYPE_CHECKING:
     from tests.simulation.bookies.swarm import LedgerSwarm
     from tests.simulation.ledgers.oracle import LedgerOracle
     from tests.simulation.machine.hosts import Process
+    from tests.simulation.machine.index import LevelStore
     from tests.simulation.machine.transport import SimTransport
     from tests.simulation.machine.volume import Volume
 
 
 _INDEX_S_MAX = 0.01
 """Longest a healed disk may take to write the index: slower than clients wait is a fault."""
+
+
+_OF_COLLECTION = b' gc"\n'
+"""How locks of garbage collection end: it holds none for long."""
 
 
 class Described(Protocol):
@@ -172,9 +178,10 @@ class Machines(abc.ABC):
         """Replace a host's disk by an empty one."""
         self._machines[host.name].wipe()
 
-    def damage_index(self, host: Host) -> None:
-        """Make a host's index impossible to open."""
-        self._machines[host.name].damage_index()
+    def index(self, host: Host) -> LevelStore | None:
+        """Return a host's index, None if it has no disk."""
+        machine = self._machines.get(host.name)
+        return None if machine is None else machine.index
 
     def slow_down(self, host: Host, factor: float) -> None:
         """Make a host's disk slower by a factor."""
@@ -204,6 +211,7 @@ class Machines(abc.ABC):
         self.store = SimMetadata(
             self.net, random.Random(f"{seed} store"), self.options.store, clock
         )
+        self.store.on_event = self.oracle.count
         self.oracle.watch(self.store.cluster.tree)
         await self._init_store()
         for host in self.bookies:
@@ -215,6 +223,7 @@ class Machines(abc.ABC):
         await self.until_ready()
         nemesis = self.make_nemesis()
         nemesis.lie_in_ambush(self.options.ambush_p)
+        nemesis.sow_doubt(self.options.doubt_p)
         fill_at_recovery_adds(self, self.fork_rng("brim"), self.options.fill_p)
         await nemesis.run(self.options.fault_phase_s, self.options.fault_every_s)
         self.healed = True
@@ -262,11 +271,30 @@ class Machines(abc.ABC):
         try:
             async with asyncio.timeout(self.healed_phase_s):
                 await self._run_aside("judge", self.judge)
+                await self._until_unlocked()
                 if self.options.inspected:
                     self.doing = "inspecting the bookies"
                     await self._run_aside("inspector", self._inspect)
         except TimeoutError:
             self.late(f"healed for {self.healed_phase_s} s, still: {self.doing}")
+
+    async def _until_unlocked(self) -> None:
+        """Wait for a moment in which no lock is left over: its ledger could not be repaired, ever.
+
+        Auto recovery keeps the lock of a ledger that is still marked, between its attempts.
+        """
+        tree, directory = self.store.cluster.tree, paths.replication_locks()
+        while True:
+            left = [
+                name
+                for name in (tree.children(directory) if tree.find(directory) else ())
+                if tree.get(f"{directory}/{name}").data.endswith(_OF_COLLECTION)
+                or tree.find(paths.under_replicated_ledger(LedgerId(int(name[3:])))) is None
+            ]
+            if not left:
+                return
+            self.doing = f"waiting for the locks {', '.join(left)}"
+            await asyncio.sleep(0.05)
 
     async def _run_aside(
         self, name: str, main: Callable[[Host, asyncio.Future[None]], Coroutine[Any, Any, None]]

@@ -22,7 +22,7 @@ from typing import Any
 
 from tests.simulation.bookies.fair_share import SHARES
 from tests.simulation.machine.net import NetOptions
-from tests.simulation.machine.store import StoreOptions
+from tests.simulation.machine.store import LagOptions, StoreOptions
 
 FAULTS = (
     "kill bookie",
@@ -87,6 +87,18 @@ DISK_FAULTS = (
 )
 
 
+INDEX_FAULTS = (
+    "full disk",
+    "failed table",
+    "failed index call",
+    "power loss of a bookie",
+    "power loss of all bookies",
+    "power loss in a step",
+    "kill bookie",
+)
+"""Of schedules whose index has the worst of it; the second and the third exist there only."""
+
+
 BRIMFUL_FAULTS = ("full disk", "slow disk", "kill client")
 
 
@@ -124,6 +136,8 @@ class BookieOptions:
     checkpoint_bytes: int = 128 << 20
     checkpoint_interval_ms: int = 60_000
     index_gather_ms: int = 10
+    index_write_buffer_bytes: int = 1 << 20
+    """How much LevelDB has in its log before it begins another one."""
     directories: int = 1
     gc_wait_ms: int = 600_000
     gc_overreplicated_wait_ms: int = 86_400_000
@@ -167,6 +181,8 @@ class LedgerSwarm:
     """Mean time between faults; 0 for a schedule without faults."""
     ambush_p: float
     """Probability that a fault strikes right at a moment when it hurts most."""
+    doubt_p: float = 0.0
+    """Probability that spare bookies leave when the answer to a change of a ledger is lost."""
     fill_p: float = 0.0
     """Probability that the disk of a bookie is full when a recovery's add reaches it."""
     inspected: bool = True
@@ -192,6 +208,8 @@ class LedgerSwarm:
 
 KINDS = {"race": 78, "wreck": 10, "mixed": 9, "brimful": 3}
 """Shares of the kinds of ledger schedules, in percent."""
+DOUBT_SHARE = 0.06
+"""So many of the races are about changes with an unknown outcome, and are a kind of their own."""
 _SMALL_QUORUMS = ((3, 3, 2), (3, 3, 2), (3, 2, 2), (3, 3, 3), (2, 2, 2), (4, 3, 2), (2, 2, 1))
 _QUORUMS = (
     (3, 3, 2),
@@ -211,6 +229,8 @@ _QUORUMS = (
 def kind_of(seed: int) -> str:
     """Return which kind of ledger schedule a seed stands for."""
     drawn = random.Random(f"ledger kind {seed}").choices(list(KINDS), list(KINDS.values()))
+    if drawn[0] == "race" and random.Random(f"doubt {seed}").random() < DOUBT_SHARE:
+        return "doubt"
     return drawn[0]
 
 
@@ -218,10 +238,16 @@ def draw(seed: int) -> LedgerSwarm:
     """Draw the options of a ledger schedule."""
     rng = random.Random(f"ledger swarm {seed}")
     drawn, kind = draw_any(seed, rng), kind_of(seed)
-    as_kind = {"race": _as_race_or_stream, "wreck": _as_wreck, "brimful": _as_brimful}.get(kind)
+    as_kind = {
+        "race": _as_race_or_stream,
+        "wreck": _as_wreck,
+        "brimful": _as_brimful,
+        "doubt": _as_doubt,
+    }.get(kind)
     if as_kind is not None:
         drawn = replace(as_kind(drawn, rng), kind=kind)
-    return _with_groups(drawn, random.Random(f"groups {seed}"))
+    drawn = _with_groups(drawn, random.Random(f"groups {seed}"))
+    return _with_index(drawn, random.Random(f"index {seed}"))
 
 
 def _with_groups(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
@@ -247,6 +273,33 @@ def _with_groups(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
         adds_per_ledger=400,
         payload_bytes=_MUCH_BYTES,
         bookie=replace(drawn.bookie, group_bytes_max=SHARES * entry_bytes),
+    )
+
+
+def _with_index(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
+    """Draw how soon LevelDB begins another log. In a part of the wrecks the index has the worst."""
+    if drawn.kind == "race" or (drawn.kind == "mixed" and rng.random() < 0.5):
+        return drawn
+    size = rng.choice((100, 500, 2000, 20_000))
+    drawn = replace(drawn, bookie=replace(drawn.bookie, index_write_buffer_bytes=size))
+    if drawn.kind != "wreck" or rng.random() < 0.6:
+        return drawn
+    faults = {name: rng.choice((1, 3, 10)) for name in INDEX_FAULTS if rng.random() < 0.7}
+    return replace(
+        drawn,
+        faults=faults or {"failed table": 1},
+        adds=24,
+        payload_bytes=16,
+        fault_phase_s=1.0,
+        fault_every_s=rng.choice((0.02, 0.05, 0.1)),
+        bookie=replace(
+            drawn.bookie,
+            cache_bytes_max=0,
+            checkpoint_bytes=rng.choice((1024, 1024, 5000)),
+            disk_full_retry_ms=rng.choice((50, 400)),
+            gc_wait_ms=50,
+            compaction_interval_ms=100,
+        ),
     )
 
 
@@ -298,6 +351,54 @@ def _as_stream(race: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
         faults={"kill bookie": 3, "reset connections": 1, "kill client": 1},
         client={**race.client, "explicit_lac_interval_ms": 0},
         disk=replace(race.disk, sync_s=rng.choice((0.001, 0.005))),
+    )
+
+
+def _as_doubt(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
+    """Lose the answers to changes of the ensemble, with servers that do not show what came of it,
+    and with nobody left at the next attempt."""
+    quorums = rng.choice(((3, 3, 2), (3, 3, 2), (4, 3, 2), (3, 2, 1)))
+    race = _as_race(drawn, rng)
+    return replace(
+        race,
+        bookies=quorums[0] + 1,
+        quorums=quorums,
+        adds=rng.choice((100, 200)),
+        adds_per_ledger=rng.choice((20, 1000)),
+        in_flight=rng.choice((3, 10)),
+        pace_s=rng.choice((0.003, 0.01)),
+        deletes_p=0.0,
+        looks=1,
+        ambush_p=0.0,
+        doubt_p=0.7,
+        fault_phase_s=1.5,
+        fault_every_s=rng.choice((0.1, 0.3)),
+        faults={"kill bookie": 3, "pause bookie": 3, "cut two-way": 1},
+        bookie=replace(
+            race.bookie,
+            gc_wait_ms=rng.choice((50, 200, 600_000)),
+            gc_overreplicated_wait_ms=100,
+        ),
+        client={
+            **race.client,
+            "delay_ensemble_change": False,
+            "ensemble_changes_max": 0,
+            "metadata_retry_delay_ms": rng.choice((100, 300)),
+        },
+        store=replace(
+            drawn.store,
+            session_timeout_s=2.0,
+            lose_reply_p=rng.choice((0.05, 0.15)),
+            lag=LagOptions(
+                lag_s=0.02,
+                lag_p=0.2,
+                behind_p=0.9,
+                behind_s=rng.choice((0.3, 1.0)),
+                late_p=rng.choice((0.05, 0.2)),
+                late_s=rng.choice((0.3, 1.0)),
+                away_s=0.02,
+            ),
+        ),
     )
 
 
@@ -479,11 +580,34 @@ def draw_any(seed: int, rng: random.Random) -> LedgerSwarm:
             lose_request_p=rng.choice((0.0, 0.0, 0.02)),
             lose_reply_p=rng.choice((0.0, 0.0, 0.05)),
             lose_read_p=rng.choice((0.0, 0.0, 0.03)),
+            lag=_draw_lag(random.Random(f"lag {seed}")),
         ),
         step_cost_s=rng.choice((0.000005, 0.00002, 0.0001)),
         self_checks=rng.random() < 0.25,
         hostile=rng.random() < 0.1,
     )
+
+
+def _draw_lag(rng: random.Random) -> LagOptions | None:
+    """Draw how servers lag; with numbers of its own, so that the other schedules stay as they were.
+
+    Never by so much that a session could seem dead, or that nobody would see that all is calm.
+    """
+    if rng.random() >= _LAG_SHARE:
+        return None
+    return LagOptions(
+        lag_s=rng.choice((0.003, 0.02, 0.1)),
+        lag_p=rng.choice((0.02, 0.2, 0.6)),
+        behind_p=rng.choice((0.3, 0.9)),
+        behind_s=rng.choice((0.01, 0.1)),
+        late_p=rng.choice((0.0, 0.02, 0.1)),
+        late_s=rng.choice((0.003, 0.03, 0.2)),
+        away_s=rng.choice((0.0, 0.02, 0.3)),
+    )
+
+
+_LAG_SHARE = 0.35
+"""Share of schedules, of any kind, whose metadata servers lag by themselves."""
 
 
 def _draw_faults(rng: random.Random) -> dict[str, int]:

@@ -23,11 +23,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from client.wire.kafka.batches.control_batch import read_marker
-from client.wire.kafka.batches.record_builder import records
 from client.wire.kafka.batches.records import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     TRANSACTIONAL_BIT,
+    records,
 )
 from tests.simulation.clusters.compacted_load import RETAIN_MS_WAITED_FOR
 from tests.simulation.kafka.entries import batches_of
@@ -371,8 +371,10 @@ class CompactedBook:
         end = self._cleanable_end(listed.segments)
         if state.cleaned_until < end:
             return f"clean up to {state.cleaned_until} of {end}"
-        if state.retired:
-            return f"{state.retired} wait"
+        # A clock that ran ahead noted times to come: what waits for them stays until then.
+        is_timed, now_ms = self._expected.is_timed, self._now_ms
+        if waiting := [one for one in state.retired if is_timed or one.since_ms <= now_ms]:
+            return f"{waiting} wait"
         waits = self._expected.options.retain_ms <= RETAIN_MS_WAITED_FOR
         if waits and state.next_horizon_ms >= 0 and end > listed.log_start_offset:
             return f"tombstones until {state.next_horizon_ms}"

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from tests.simulation.machine.hosts import Host
 
 
+DISTURBED = "disturbed in a change"
+
+
 class ClusterLevers(World, Protocol):
     """What the nemesis needs to know about a cluster with brokers."""
 
@@ -35,8 +38,20 @@ class ClusterLevers(World, Protocol):
         """Let the broker on a host roll the partitions that it leads."""
         ...
 
+    def spoil_a_node(self) -> bool:
+        """Let something in the metadata store be unreadable for a while; False: nothing is."""
+        ...
+
     def break_a_task(self, host: Host, which: int) -> None:
         """Let a background task of the broker on a host run into a bug, once."""
+        ...
+
+    def break_a_request(self, host: Host) -> None:
+        """Let a request of the broker on a host to the metadata store run into a bug, once."""
+        ...
+
+    def break_an_effect(self, host: Host) -> bool:
+        """Let an effect of a leader on a host run into a bug, once; False if it leads nothing."""
         ...
 
     def break_a_callback(self, host: Host, which: int) -> bool:
@@ -113,6 +128,19 @@ class ClusterNemesis(Nemesis):
         self._later(4.0, lambda: self._restart(host))
         return True
 
+    def _full_bookies(self) -> bool:
+        """Let all bookies, or all but one, take no more entries for a while: no ledger can be
+        created then, and reads go on."""
+        bookies = [
+            host
+            for host in self._cluster.bookies
+            if host.running and host.process is not None and not host.process.paused
+        ]
+        for host in self._rng.sample(bookies, max(0, len(bookies) - self._rng.randrange(2))):
+            self._note("%s is full", host.name)
+            self._set_read_only_for(host, self._mean_s(0.3, 1.0, 3.0))
+        return bool(bookies)
+
     def _wrong_guess(self) -> bool:
         """A peer takes a live broker for dead and deletes its registration, perhaps unheard."""
         host = self._running(self._cluster.brokers)
@@ -172,6 +200,54 @@ class ClusterNemesis(Nemesis):
             return False
         self._note("a callback of %s will fail", host.name)
         return True
+
+    def _failing_request(self) -> bool:
+        host = self._running(self._cluster.brokers)
+        if host is None:
+            return False
+        self._note("a request of %s will fail", host.name)
+        self._cluster.break_a_request(host)
+        return True
+
+    def _failing_effect(self) -> bool:
+        host = self._running(self._cluster.brokers)
+        if host is None or not self._cluster.break_an_effect(host):
+            return False
+        self._note("an effect of %s will fail", host.name)
+        return True
+
+    def _spoiled_node(self) -> bool:
+        return self._cluster.spoil_a_node()
+
+    def disturb(self, host: Host, within_s: float) -> None:
+        """Disturb a broker while something changes: it stops, it does not hear of what happens
+        from then on, or it loses the store and asks again for what it had asked for."""
+        self._disturb_soon(host, within_s, self._rng.randrange(3))
+
+    def interrupt(self, host: Host, within_s: float) -> None:
+        """Stop a broker between what it has read and what it makes of that, or take the store from
+        it."""
+        self._disturb_soon(host, within_s, self._rng.randrange(1, 3))
+
+    def _disturb_soon(self, host: Host, within_s: float, action: int) -> None:
+        loop = self._cluster.loop
+        if not self._over and self._names and host.running:
+            strike = functools.partial(self._disturb_now, host, action)
+            loop.kernel_at(loop.time() + self._rng.random() * within_s, strike)
+
+    def _disturb_now(self, host: Host, action: int) -> None:
+        process = host.process
+        if self._over or process is None or not process.alive or process.paused:
+            return
+        self._note("%s is disturbed in a change", host.name)
+        self.counts[DISTURBED] = self.counts.get(DISTURBED, 0) + 1
+        if action == 0:
+            self._cluster.store.freeze(process)
+            self._later(self._mean_s(0.03, 0.2), self._cluster.store.thaw)
+        elif action == 1:
+            self._pause(process)
+        else:
+            self._cut(host, self._cluster.store.host, self._mean_s(0.02, 0.1, 0.5))
 
     def _ambush(self, what: str, who: str) -> None:
         """After a change of a list, half of the time: its leader may not hear of its success.

@@ -70,7 +70,7 @@ class HeldBytes:
             slots = connection._wire.slots
             held += sum(slot._held_bytes for slot in slots)
             largest = max(largest, self._look_at_connection(connection))
-        if server._starved:
+        if server.room.starved:
             self._world.oracle.count("looks at full brokers")
         partitions = [*broker.partitions]
         held += sum(map(self._look_at_partition, partitions))
@@ -127,6 +127,8 @@ class HeldBytes:
     def _look_at_writer(self, partition: Partition) -> int:
         """Return what the writer of the present ledger holds."""
         writer: Any = partition._sender.steps.writer
+        if writer is None:
+            return 0  # it is led for reads only
         adds = writer._writer._pipeline.adds
         config = writer._writer._context.config
         pending = adds._pending

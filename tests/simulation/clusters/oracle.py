@@ -33,8 +33,10 @@
     N1 brokers that do not lead show nothing that is not confirmed
     N2 and never say that an offset is out of range; N3 nor send a consumer on
 
+AD1 to AD9 are about what operators change (`admin_book.py`, `spoiled_nodes.py`).
+
 Consumer groups (T11, T12, Z8) are judged by `group_member.History`, compacted partitions by
-`compacted_book.py`.
+`compacted_book.py`, share groups (S1 to S9) by `share_book.py`.
 """
 
 from __future__ import annotations
@@ -44,11 +46,14 @@ import re
 import struct
 from typing import TYPE_CHECKING, Any
 
+from client.log.offloaded import name_of
+from client.log.segment_object import folder_of
 from client.log.segment_pages import PageName, decode_page
 from client.log.segments import Segment, SegmentList, decode_segments, is_inline
 from client.metadata import paths
 from tests.simulation.bookies.ledger_books import BookieBook, LedgerBook, ledger_of
 from tests.simulation.clusters.compacted_book import CompactedBook, Expected
+from tests.simulation.clusters.offload_load import check_object
 from tests.simulation.kafka.connection import OUT_OF_RANGE, Fetched, Refused
 from tests.simulation.kafka.entries import Batch, batches_of
 from tests.simulation.ledgers.oracle import LedgerOracle
@@ -57,8 +62,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from client.errors import LedgerError
+    from client.objects.memory import MemoryObjectStore
     from tests.simulation.bookies.wiretap import Pending
     from tests.simulation.clusters.access_book import AccessBook
+    from tests.simulation.clusters.admin_book import AdminBook
+    from tests.simulation.clusters.spoiled_nodes import SpoiledNodes
     from tests.simulation.machine.loop import SimLoop
 
 _PARTITION_PATH = re.compile(r"^/quire/partitions/([^/]+)/(\d+)$")
@@ -75,14 +83,28 @@ def _page_of(path: str) -> tuple[str, PageName] | None:
     return (match[1], PageName(*name)) if match is not None and name is not None else None
 
 
+def _folder(book: PartitionBook) -> str:
+    """Return where the object store has a partition's segments."""
+    topic_id, _, index = book.name.partition("/")
+    return folder_of(topic_id, int(index.partition(" ")[0]))
+
+
+def _objects_of(book: PartitionBook) -> set[str]:
+    """Return the names of all objects that a list has, in whatever place."""
+    state = book.segments.offload
+    marked = [*state.graves, *filter(None, [state.intent])]
+    names = {one.name for one in marked} | set(map(name_of, book.segments.segments))
+    return {name.path(_folder(book)) for name in names if name is not None}
+
+
 def _lasting(segment: Segment) -> Segment:
     """Return a segment without the place where its aborted transactions are listed: a takeover
     that finds nothing but a snapshot behind a recovered ledger lists them in its own again."""
     facts = segment.facts
     if facts is None or facts.transactions is None:
-        return segment
+        return segment._replace(stored=None)
     transactions = facts.transactions._replace(aborted_at=None)
-    return segment._replace(facts=facts._replace(transactions=transactions))
+    return segment._replace(stored=None, facts=facts._replace(transactions=transactions))
 
 
 class PartitionBook:
@@ -123,6 +145,8 @@ class ClusterOracle(LedgerOracle):
         self.partitions: dict[str, PartitionBook] = {}
         self._owners: dict[int, PartitionBook] = {}
         """Ledger -> the partition whose list names it, or did."""
+        self._gone: dict[str, int] = {}
+        """How often the node of a partition was deleted, by path."""
         self._topic_ids: dict[str, str] = {}
         self._partition_counts: dict[str, int] = {}
         self.forgets_producers = False
@@ -133,8 +157,15 @@ class ClusterOracle(LedgerOracle):
         """Whether nothing happens to the cluster but slowness."""
         self.access: AccessBook | None = None
         """What is known of rights and logins; None: there are none."""
+        self.admin: AdminBook | None = None
+        self.spoiled: SpoiledNodes | None = None
+        """What operators have asked for; None: there are none."""
         self.compaction: Expected | None = None
         """What is expected of compacted topics; None: there are none."""
+        self.objects: MemoryObjectStore | None = None
+        """The object store; None: there is none."""
+        self.object_names: set[str] = set()
+        """Names of objects that a list has, or had."""
 
     # ---------------------------------------------------------------- entries on bookies
 
@@ -210,8 +241,7 @@ class ClusterOracle(LedgerOracle):
 
     def node_made(self, path: str, data: bytes) -> None:
         super().node_made(path, data)
-        if self.access is not None:
-            self.access.node_changed(path, data)
+        self._tell_books(path, data)
         self._list_set(path, data)
         page = _page_of(path)
         if page is not None:
@@ -239,16 +269,19 @@ class ClusterOracle(LedgerOracle):
 
     def node_changed(self, path: str, data: bytes) -> None:
         super().node_changed(path, data)
-        if self.access is not None:
-            self.access.node_changed(path, data)
+        self._tell_books(path, data)
         self._list_set(path, data)
         if _page_of(path) is not None:
             self.fail("C8", f"{path} was set again")
 
     def node_deleted(self, path: str) -> None:
         super().node_deleted(path)
-        if self.access is not None:
-            self.access.node_changed(path, None)
+        self._tell_books(path, None)
+        if path in self.partitions:
+            # What comes after it under this path, made by somebody who has not heard of the
+            # deletion, is another log: of nothing that clients know.
+            self._gone[path] = self._gone.get(path, 0) + 1
+            self.partitions[f"{path} {self._gone[path]}"] = self.partitions.pop(path)
         page = _page_of(path)
         if page is not None:
             book = self._book(page[0])
@@ -259,10 +292,48 @@ class ClusterOracle(LedgerOracle):
         if ledger_id is None or ledger_id not in self._owners:
             return
         partition = self._owners[ledger_id]
+        if self._is_given_up(partition, ledger_id):
+            return
         if not partition.segments.deleted:
             self.trace.deleted(partition.name, ledger_id)
         if is_inline(partition.segments, ledger_id) and not partition.segments.deleted:  # type: ignore[arg-type]
             self.fail("C7", f"{partition.name}: listed ledger {ledger_id} was deleted")
+
+    def _is_given_up(self, book: PartitionBook, ledger_id: int) -> bool:
+        """Whether a listed ledger may be deleted, as the list says that it is gone (O3)."""
+        for segment in book.segments.segments:
+            if segment.ledger_id == ledger_id and segment.is_ledger_gone:
+                ledger, name = self.ledger(ledger_id), name_of(segment)
+                assert self.objects is not None
+                assert name is not None
+                assert ledger.closed_at is not None
+                if not book.segments.deleted:
+                    entries = ledger.sent[: ledger.closed_at + 1]
+                    check_object(self, self.objects, name.path(_folder(book)), entries)
+                return True
+        return False
+
+    def is_object_needed(self, path: str) -> bool:
+        """Whether a segment of a partition that is not deleted is in this object."""
+        return any(
+            (name := name_of(segment)) is not None and name.path(_folder(book)) == path
+            for book in self.partitions.values()
+            for segment in book.segments.segments
+            if not book.segments.deleted
+        )
+
+    def is_object_named(self, path: str) -> bool:
+        """Whether any list names an object now; of a deleted partition, everything is."""
+        folder = path.rpartition("/")[0]
+        return any(
+            path in _objects_of(book) or (book.segments.deleted and folder == _folder(book))
+            for book in self.partitions.values()
+        )
+
+    def _tell_books(self, path: str, data: bytes | None) -> None:
+        for book in (self.access, self.admin, self.spoiled):
+            if book is not None:
+                book.node_changed(path, data)
 
     def _list_set(self, path: str, data: bytes) -> None:
         match = _PARTITION_PATH.match(path)
@@ -293,6 +364,7 @@ class ClusterOracle(LedgerOracle):
             if book.compacted is not None:
                 book.compacted.listed(old, new)
         book.segments = new
+        self.object_names |= _objects_of(book)
 
     def _expanded(self, book: PartitionBook, head: SegmentList) -> SegmentList:
         """Return a list with the content of its pages in their place."""
@@ -324,7 +396,7 @@ class ClusterOracle(LedgerOracle):
         if added:
             self._check_growth(book, old, new, int(added[0]))
         elif new.leader_epoch != old.leader_epoch:
-            self.fail("Z6", f"{book.name}: epoch {new.leader_epoch} without a ledger")
+            self._check_read_only(book, old, new)
         self._check_sealed(book, old, new, dropped)
         if new.log_start_offset < old.log_start_offset or new.log_start_offset > book.trim_to:
             self.fail(
@@ -358,6 +430,19 @@ class ClusterOracle(LedgerOracle):
             book.led_since_s[new.leader_epoch] = self.loop.time()
         book.chain.append(added)
         self._owners[added] = book
+
+    def _check_read_only(self, book: PartitionBook, old: SegmentList, new: SegmentList) -> None:
+        """A leadership without a ledger begins: nothing else may change, and nobody may write."""
+        if new != old.led():
+            self.fail("Z6", f"{book.name}: {old} became {new} without a ledger")
+        for segment in new.segments:
+            ledger = self.ledger(segment.ledger_id)
+            if ledger.closed_at is None and not ledger.deleted:
+                self.fail("C5", f"{book.name}: led for reads while {segment.ledger_id} is open")
+        if self.is_only_slow():
+            self.fail("T18", f"{book.name}: all was only slow, and epoch {new.leader_epoch} begins")
+        self.count("leaders without a ledger")
+        book.led_since_s[new.leader_epoch] = self.loop.time()
 
     def _check_sealed(
         self, book: PartitionBook, old: SegmentList, new: SegmentList, dropped: int
@@ -398,6 +483,10 @@ class ClusterOracle(LedgerOracle):
         """Return the book of a partition by its topic's name."""
         return self._book(f"{_PARTITIONS}{self._topic_ids[topic]}/{index}")
 
+    def partition_of(self, topic_id: str, index: int) -> PartitionBook:
+        """Return the book of a partition by its topic's id."""
+        return self._book(f"{_PARTITIONS}{topic_id}/{index}")
+
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has; 0 if there is none."""
         return self._partition_counts.get(topic, 0)
@@ -410,7 +499,8 @@ class ClusterOracle(LedgerOracle):
     def _book(self, path: str) -> PartitionBook:
         book = self.partitions.get(path)
         if book is None:
-            book = self.partitions[path] = PartitionBook(path.removeprefix(_PARTITIONS))
+            again = " again" * self._gone.get(path, 0)
+            book = self.partitions[path] = PartitionBook(path.removeprefix(_PARTITIONS) + again)
         return book
 
     def acknowledged(self, book: PartitionBook, offset: int, values: list[bytes]) -> None:
@@ -504,7 +594,9 @@ class ClusterOracle(LedgerOracle):
         return found
 
     def judge_log(self, book: PartitionBook) -> None:
-        """Check a partition's whole log at quiescence."""
+        """Check a partition's whole log at quiescence, unless its topic was deleted."""
+        if book.segments.deleted:
+            return
         log = self.log_of(book)
         expected, epoch = 0, -1
         next_sequence: dict[tuple[int, int], int] = {}

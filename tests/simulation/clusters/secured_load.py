@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.security.config import SecurityConfig
-from broker.security.core.mechanisms import Mechanism
+from broker.security.core.scram import Mechanism
 from client.metadata import paths
 from tests.fakes import sasl_client
 from tests.simulation.kafka.connection import MECHANISM, PORT
@@ -78,7 +78,7 @@ def security(
         inter_broker_listener=list(listeners)[-1],
         inter_broker_mechanism=Mechanism.SCRAM_SHA_256,
         inter_broker_user=_BROKERS if options.brokers_log_in else "",
-        inter_broker_password="theirs" if options.brokers_log_in else "",
+        inter_broker_password="theirs-is-long-enough" if options.brokers_log_in else "",
         sasl_mechanisms=(Mechanism.SCRAM_SHA_256,),
         sasl_failure_delay_ms=10,
         sasl_failure_delay_max_ms=100,

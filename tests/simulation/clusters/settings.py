@@ -12,11 +12,12 @@ from broker.compaction.config import CompactionConfig
 from broker.config import BrokerConfig
 from broker.leadership.config import RACK_AWARE_SELECTOR, FollowerSettings
 from broker.partition.core.log_limits import LogLimits
+from broker.security.config import SecurityConfig
 from broker.transactions.config import TransactionSettings
 from client.autorecovery.config import AutoRecoveryConfig
 from client.config import setting
 from client.ledger.config import LedgerClientConfig
-from tests.simulation.clusters import secured_load
+from tests.simulation.clusters import admin_load, offload_load, secured_load
 from tests.simulation.clusters.transaction_load import SWEEP_S
 from tests.simulation.kafka.connection import PORT
 
@@ -107,11 +108,36 @@ def broker_config(plan: ClusterSwarm) -> VariedConfig:
         tail_cache_bytes_max=plan.tail_cache_bytes,
         shutdown_timeout_ms=1000,
         transactions=_transaction_settings(plan),
-        security=secured_load.security(None, ""),
+        security=_open_security(plan),
         compaction=_compaction_settings(plan),
+        offload=offload_load.config_of(plan.offload),
         aborted_block_entries=plan.transactions.block_entries if plan.transactions else 1_000,
         follower=_follower_settings(plan),
+        **_consumer_settings(plan),
+        **(plan.shares.settings() if plan.shares is not None else {}),
     )
+
+
+def _consumer_settings(plan: ClusterSwarm) -> dict[str, int]:
+    """Return the settings of groups of the consumer protocol, where there is one."""
+    load = plan.consumers
+    if load is None:
+        return {}
+    return {
+        "group_consumer_session_timeout_ms": int(load.consumer.session_s * 1000),
+        "group_consumer_heartbeat_interval_ms": load.heartbeat_ms,
+        "group_consumer_assignment_interval_ms": load.assignment_interval_ms,
+    }
+
+
+def _open_security(plan: ClusterSwarm) -> SecurityConfig:
+    """Return settings with which everybody may do everything, quotas included.
+
+    Where operators change rights there is authorization, or they could not.
+    """
+    if plan.admin is None:
+        return secured_load.security(None, "")
+    return SecurityConfig(authorization=True, super_users=(admin_load.ANYBODY,))
 
 
 def config_on(
@@ -129,6 +155,8 @@ def config_on(
             security=secured_load.security(plan.secured, host_name, config.session_timeout_ms),
         )
     lower = {} if plan.compaction is None else {"retention_check_interval_ms": 300}
+    if plan.shares is not None:
+        lower = {"group_share_partition_max_record_locks": plan.shares.window_max}
     load = plan.load
     if load is not None:
         lower = {
@@ -173,8 +201,10 @@ def _follower_settings(plan: ClusterSwarm) -> FollowerSettings:
 
 
 def _transaction_settings(plan: ClusterSwarm) -> TransactionSettings:
-    """Return the settings of transactions: served only where there are any."""
+    """Return the settings of transactions: quick ones where there are any."""
     options = plan.transactions
+    if options is None and plan.shares is not None:
+        return TransactionSettings(topic_partitions=1, timeout_interval_ms=int(SWEEP_S * 1000))
     if options is None:
         return TransactionSettings()
     return TransactionSettings(

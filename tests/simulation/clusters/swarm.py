@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.simulation.bookies import swarm
 from tests.simulation.bookies.swarm import BookieOptions, DiskOptions, LedgerSwarm
-from tests.simulation.clusters import compacted_load
+from tests.simulation.clusters import compacted_load, contended_load, share_load
 from tests.simulation.clusters import load as cluster_load
+from tests.simulation.clusters.admin_load import AdminOptions, draw_admin
 from tests.simulation.clusters.compacted_load import CompactionOptions
+from tests.simulation.clusters.consumer_load import ConsumerLoad, draw_consumers, has_consumers
 from tests.simulation.clusters.load import LoadOptions
+from tests.simulation.clusters.offload_load import OffloadOptions, draw_offload
 from tests.simulation.clusters.secured_load import SecuredOptions, draw_secured
+from tests.simulation.clusters.share_load import draw_shares, has_shares
 from tests.simulation.clusters.transaction_load import TransactionOptions, draw_transactions
+
+if TYPE_CHECKING:
+    from tests.simulation.kafka.share_clients import ShareLoad
 
 FAULTS = (
     *swarm.FAULTS,
@@ -32,6 +39,7 @@ FAULTS = (
 )
 """Classes of `bookies/faults.py` and of `faults.py`; "client" is any host without a disk."""
 
+_COMPRESSIONS = ("producer", "producer", "producer", "uncompressed", "gzip", "lz4", "zstd")
 _OFTEN = (
     "kill broker",
     "pause broker",
@@ -41,6 +49,9 @@ _OFTEN = (
     "wrong guess",
 )
 
+
+_FULL_P = 0.2
+"""Share of schedules with faults in which bookies are full at times."""
 
 _NEARBY_P = 0.3
 """Share of schedules, of any kind, whose consumers read nearby."""
@@ -85,6 +96,8 @@ class ClusterSwarm:
     """Segments of a page of the segment list: so few that lists have pages, and pages of pages."""
     sweep_every_s: float = 0.0
     """How often each broker looks for orphans, ledgers and pages; 0: never."""
+    compression: str = "producer"
+    """`compression.type` of the topics."""
     room_bytes: int = 0
     """What a partition may hold; half of that is for its writer, and for all on a connection to a
     bookie. So small that clients wait for room all the time. 0: the defaults, which nobody meets.
@@ -100,6 +113,14 @@ class ClusterSwarm:
     anywhere."""
     secured: SecuredOptions | None = None
     """Logins and access control entries; None: everybody may do everything."""
+    admin: AdminOptions | None = None
+    """Topics, settings and rights that operators change; None: there are no operators."""
+    consumers: ConsumerLoad | None = None
+    """The group of the consumer protocol; None: there is none."""
+    offload: OffloadOptions | None = None
+    """The object store; None: there is none."""
+    shares: ShareLoad | None = None
+    """The share groups; None: there are none."""
 
     def describe(self) -> str:
         """Return the options, one per line."""
@@ -110,6 +131,8 @@ class ClusterSwarm:
 def draw(seed: int) -> ClusterSwarm:
     """Draw the options of a whole-cluster schedule."""
     drawn = _draw_kind(seed)
+    if kind_of(seed) != "busy":
+        drawn = _with_full_bookies(drawn, random.Random(f"full {seed}"))
     rng = random.Random(f"nearby {seed}")
     if drawn.brokers == 1 or rng.random() > _NEARBY_P:
         return drawn
@@ -125,10 +148,50 @@ def draw(seed: int) -> ClusterSwarm:
     )
 
 
+def draw_offloaded(seed: int) -> ClusterSwarm:
+    """Draw the options of a schedule with an object store, on top of all that happens else."""
+    drawn, rng = _draw_any(seed), random.Random(f"offload {seed}")
+    if rng.random() < 0.4:
+        drawn = _with_transactions(drawn, rng)
+    options = draw_offload(rng)
+    return replace(
+        drawn,
+        common=replace(drawn.common, fault_phase_s=max(3.0, drawn.common.fault_phase_s)),
+        segment_bytes=options.segment_bytes,
+        batches=max(20, drawn.batches),
+        payload_bytes=min(drawn.payload_bytes, 100),
+        think_s=min(drawn.think_s, 0.05),
+        readers=max(1, drawn.readers),
+        sweep_every_s=drawn.sweep_every_s or 1.0,
+        offload=options,
+    )
+
+
+def _with_full_bookies(drawn: ClusterSwarm, rng: random.Random) -> ClusterSwarm:
+    """Let bookies be full now and then, where anything else happens, too."""
+    if not drawn.common.faults or rng.random() > _FULL_P:
+        return drawn
+    faults = {**drawn.common.faults, "full bookies": rng.choice((3, 10))}
+    return replace(drawn, common=replace(drawn.common, faults=faults))
+
+
 def _draw_kind(seed: int) -> ClusterSwarm:
     drawn, kind = _draw_any(seed), kind_of(seed)
+    if kind == contended_load.KIND:
+        return _as_contended(drawn, random.Random(f"contended {seed}"))
     if kind == "mixed":
-        return replace(drawn, secured=draw_secured(seed))
+        secured = draw_secured(seed)
+        admin = None if secured else draw_admin(seed)
+        if secured is None and admin is None and has_consumers(seed):
+            drawn = replace(drawn, consumers=draw_consumers(seed))
+        elif secured is None and admin is None and has_shares(seed):
+            phase_s = max(drawn.common.fault_phase_s, share_load.FAULT_PHASE_S)
+            drawn = replace(
+                drawn,
+                common=replace(drawn.common, fault_phase_s=phase_s),
+                shares=draw_shares(seed),
+            )
+        return replace(drawn, secured=secured, admin=admin)
     if kind == "compacted":
         return _as_compacted(drawn, random.Random(f"compaction {seed}"))
     if kind == "transactions":
@@ -142,15 +205,77 @@ def is_secured(seed: int) -> bool:
     return draw(seed).secured is not None
 
 
+def is_administered(seed: int) -> bool:
+    """Whether operators change topics, settings and rights in a schedule."""
+    return draw(seed).admin is not None
+
+
+def is_consumed(seed: int) -> bool:
+    """Whether a schedule has a group of the consumer protocol."""
+    return draw(seed).consumers is not None
+
+
+def is_shared(seed: int) -> bool:
+    """Whether a schedule has share groups."""
+    return draw(seed).shares is not None
+
+
 def has_nearby(seed: int) -> bool:
     """Whether consumers of a schedule read from brokers that do not lead."""
     return draw(seed).nearby is not None
 
 
+def has_full_bookies(seed: int) -> bool:
+    """Whether all bookies of a schedule, or all but one, are full at times."""
+    return "full bookies" in draw(seed).common.faults
+
+
 def kind_of(seed: int) -> str:
     """Return which kind of cluster schedules a seed stands for."""
     kind = cluster_load.kind_of(seed)
-    return "compacted" if compacted_load.is_compacted(seed, kind) else kind
+    if compacted_load.is_compacted(seed, kind):
+        return "compacted"
+    if kind == "mixed" and contended_load.is_contended(seed):
+        return contended_load.KIND
+    return kind
+
+
+def _as_contended(drawn: ClusterSwarm, rng: random.Random) -> ClusterSwarm:
+    """Let operators contend for a few names, and leave out what has nothing to do with them."""
+    common = drawn.common
+    quorums = (3, 3, 2)
+    return replace(
+        drawn,
+        common=replace(
+            common,
+            bookies=3,
+            quorums=quorums,
+            fault_phase_s=rng.choice((2.0, 4.0)),
+            fault_every_s=0.2,
+            ambush_p=0.0,
+            faults=contended_load.draw_faults(rng),
+            store=contended_load.draw_store(rng, common.store),
+            disk=DiskOptions(),
+            bookie=BookieOptions(),
+            client={},
+            self_checks=False,
+            hostile=False,
+        ),
+        brokers=rng.choice((2, 3)),
+        partitions=1,
+        quorums=quorums,
+        producers=1,
+        batches=5,
+        payload_bytes=50,
+        readers=0,
+        members=0,
+        trims=False,
+        auto_recovery=False,
+        sweep_every_s=0.0,
+        compression="producer",
+        room_bytes=0,
+        admin=contended_load.draw_contended(rng),
+    )
 
 
 def _as_compacted(drawn: ClusterSwarm, rng: random.Random) -> ClusterSwarm:
@@ -233,6 +358,7 @@ def _as_busy(drawn: ClusterSwarm, rng: random.Random) -> ClusterSwarm:
         lose_request_p=0.0,
         lose_reply_p=0.0,
         lose_read_p=0.0,
+        lag=None,
     )
     return replace(
         drawn,
@@ -337,6 +463,7 @@ def _draw_any(seed: int) -> ClusterSwarm:
         page_entries=random.Random(f"cluster pages {seed}").choice((2, 2, 3, 256)),
         sweep_every_s=random.Random(f"cluster sweep {seed}").choice((0.0, 0.0, 0.3, 1.0)),
         room_bytes=random.Random(f"cluster room {seed}").choice((0, 400, 1000, 4000)),
+        compression=random.Random(f"cluster codec {seed}").choice(_COMPRESSIONS),
     )
 
 
@@ -344,7 +471,14 @@ def quiet(seed: int) -> ClusterSwarm:
     """Draw options of a schedule in which nothing fails, and nothing takes its time."""
     plan = _draw_any(seed)
     common = plan.common
-    store = replace(common.store, tail_p=0.0, lose_request_p=0.0, lose_reply_p=0.0, lose_read_p=0.0)
+    store = replace(
+        common.store,
+        tail_p=0.0,
+        lose_request_p=0.0,
+        lose_reply_p=0.0,
+        lose_read_p=0.0,
+        lag=None,
+    )
     return replace(
         plan,
         common=replace(

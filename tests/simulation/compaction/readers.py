@@ -120,6 +120,6 @@ class CompactionReaders:
 def _forget(leader: Partition) -> None:
     """Let a leader know what it has in memory as it would after it has led for long."""
     reader = leader.reader
-    reader._tail.clear()
+    reader.tail.clear()
     reader.log._aborted._indexes.clear()
     reader.log._aborted._blocks.clear()

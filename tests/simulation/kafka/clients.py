@@ -12,6 +12,8 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tests.simulation.clusters import offload_load
+from tests.simulation.clusters.consumer_load import CONSUMED
 from tests.simulation.kafka.connection import EARLIEST, LATEST, KafkaLink, Refused
 from tests.simulation.kafka.consumer_views import KeyedView, View
 from tests.simulation.kafka.group_member import History, Member
@@ -19,6 +21,7 @@ from tests.simulation.kafka.guide import PAUSE_S, SILENCE_S, TOPIC, TROUBLE, Gui
 from tests.simulation.kafka.producer_streams import Stream
 from tests.simulation.kafka.rude_clients import RudeClient
 from tests.simulation.kafka.secured_clients import log_in
+from tests.simulation.kafka.share_clients import SHARED
 
 if TYPE_CHECKING:
     import random
@@ -106,13 +109,22 @@ class KafkaClients:
             "min.insync.replicas": str(acks),
             "quire.ensemble.size": str(ensemble_size),
             "segment.bytes": str(plan.segment_bytes),
+            "compression.type": plan.compression,
         }
         if plan.compaction is not None:
             configs.update(topic_configs(plan.compaction))
-        topics = [TOPIC] if plan.transactions is None else [TOPIC, OUTPUTS]
-        for topic in topics:
+        if plan.offload is not None:
+            configs.update(offload_load.topic_configs(plan.offload))
+        topics = {TOPIC: plan.partitions}
+        if plan.transactions is not None:
+            topics[OUTPUTS] = plan.partitions
+        if plan.consumers is not None:
+            topics[CONSUMED] = plan.consumers.partitions
+        if plan.shares is not None:
+            topics[SHARED] = plan.shares.partitions
+        for topic, partitions in topics.items():
             try:
-                await link.create_topic(topic, plan.partitions, copies, configs, SILENCE_S)
+                await link.create_topic(topic, partitions, copies, configs, SILENCE_S)
             except Refused as refused:
                 if refused.code != _EXISTS:
                     raise
@@ -228,6 +240,11 @@ class KafkaClients:
             await world.transactions.judge(host)
         if world.secured is not None:
             await world.secured.judge(host)
+        if world.consumers is not None:
+            await world.consumers.judge()
+        if world.shares is not None:
+            await world.shares.judge()
+        await world.judge_operators()
         world.judge_logs()
         if not done.done():
             done.set_result(None)

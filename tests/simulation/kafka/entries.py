@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from client.wire.kafka.batches.record_builder import records
+from client.wire.kafka.batches.records import records
 from tests.model import rules
 
 _BATCH = struct.Struct(">qiibIhiqqqhii")

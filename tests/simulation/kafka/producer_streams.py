@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.simulation.kafka.connection import KafkaLink, Refused
 from tests.simulation.kafka.guide import PAUSE_S, TOPIC, TROUBLE, Guide
 from tests.simulation.machine.hosts import SimClock

@@ -10,7 +10,7 @@ import asyncio
 import struct
 from typing import TYPE_CHECKING
 
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.simulation.kafka.connection import FETCH, KafkaLink, produce_body
 from tests.simulation.machine.hosts import SimClock
 

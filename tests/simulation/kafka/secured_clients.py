@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.fakes import sasl_client
 from tests.fakes.wire_client import WireClient
 from tests.simulation.clusters.access_book import TOPIC_DENIED, Asked

@@ -21,8 +21,7 @@ from broker.config import BrokerConfig
 from client.ids import BookieId, BrokerId
 from client.metadata import paths
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import headers
+from client.wire.kafka.batches.records import Record, build_batch, headers
 from tests.fakes.ledgers import FakeLedgers
 from tests.fakes.wire_client import WireClient
 from tests.simulation.machine.hosts import Host, SimClock

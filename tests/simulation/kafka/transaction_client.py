@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.simulation.kafka import transaction_link as wire
 from tests.simulation.kafka.connection import PRODUCE, Answer, Refused
 from tests.simulation.kafka.guide import TROUBLE

@@ -48,13 +48,12 @@ class LedgerClients:
             connect_timeout_ms=timeout_ms,
             reconnect_delay_min_ms=10,
             reconnect_delay_max_ms=100,
-            metadata_retry_delay_ms=20,
             recovery_window_entries=world.options.recovery_window,
             read_window_entries=world.options.in_flight,
             read_window_bytes=0,
             quarantine_interval_ms=500,
             quarantine_ms=1000,
-            **world.options.client,
+            **{"metadata_retry_delay_ms": 20, **world.options.client},
         )
 
     def assign(self, host: Host, role: str) -> None:

@@ -15,6 +15,7 @@ Names are those of the invariants a distributed log of BookKeeper's kind must ke
     R7 ensemble change             R8 ack order, durability and distinct bookies
     R10 without its disk a bookie is nobody
     R11 a fence is a timeout       R12 only deleted ledgers disappear
+    R13 an index is made anew if it is damaged, and only then (`machine/index.py`)
     B5, B6 who adds little waits for little (`bookies/fair_share.py`)
 
 Sources of its knowledge: the bytes on bookie connections (`bookies/wiretap.py`), durable writes

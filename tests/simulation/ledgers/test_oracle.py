@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bookie.storage.core.log_format import Kind, pack_ledger, pack_record_header, seed_of
+from bookie.storage.core.append_log import Kind, pack_ledger, pack_record_header, seed_of
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core import metadata_codec
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata

@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
 from bookie.errors import DiskFailed, DiskFull
-from bookie.storage.core.log_format import file_name
+from bookie.storage.core.append_log import file_name
 from bookie.storage.disk import Usage
 
 if TYPE_CHECKING:

@@ -6,25 +6,26 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from bookie import bookie
-from bookie.errors import DiskFailed, StorageError
+from bookie.errors import DiskFailed, DiskFull, StorageError
 from bookie.membership import cookie
 from bookie.membership.cluster_ledgers import ClusterLedgers
 from bookie.membership.registration import Registration
 from bookie.storage import compactor, entry_reader, record_replay, replay, storage
-from bookie.storage.core import log_format, log_scan, lost_group
-from bookie.storage.core.add_turns import AddTurns
+from bookie.storage.core import append_log, group_commit, log_scan
+from bookie.storage.core.append_log import Kind, ledger_of
 from bookie.storage.core.entry_cache import EntryCache
-from bookie.storage.core.group_commit import GroupCommit
-from bookie.storage.core.log_format import Kind, ledger_of
+from bookie.storage.core.group_commit import AddTurns, GroupCommit
 from bookie.storage.entry_reader import EntryReader
-from bookie.storage.group_writer import GroupWriter
-from bookie.storage.index import checkpoints
+from bookie.storage.index import indexer, level_db
+from bookie.storage.index.indexer import Indexer
+from bookie.storage.index.level_db import LevelDb
 from bookie.storage.replay import init_log
-from bookie.storage.storage import Storage
+from bookie.storage.storage import GroupWriter, Storage
 from client.errors import MetadataError, NoNode
 from client.ledger.core import metadata_codec
 from client.metadata import paths
 from client.wire.bookkeeper.messages import Status
+from tests.simulation.machine.index import SimLevelFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,9 +134,7 @@ def fence_without_key_lost(patch: Any) -> None:
 
 def fence_not_indexed(patch: Any) -> None:
     """The index forgets that a ledger is fenced, and a checkpoint passes the record."""
-    original = patch(
-        checkpoints, "record_of", lambda ledger: original(ledger)._replace(fenced=False)
-    )
+    original = patch(indexer, "record_of", lambda ledger: original(ledger)._replace(fenced=False))
 
 
 def torn_tail_accepted(patch: Any) -> None:
@@ -143,13 +142,13 @@ def torn_tail_accepted(patch: Any) -> None:
 
     def unpack(data: memoryview, seed: int, offset: int = 0) -> Any:
         del seed
-        header = log_format.unpack_record_header(data, offset)
+        header = append_log.unpack_record_header(data, offset)
         if header is None:
             return None
-        begin = offset + log_format.RECORD_HEADER_BYTES
-        kind = log_format._KINDS[header.kind]
+        begin = offset + append_log.RECORD_HEADER_BYTES
+        kind = append_log._KINDS[header.kind]
         body = data[begin : begin + header.size]
-        return log_format.Record(kind, header.group, header.group_start, header.position, body)
+        return append_log.Record(kind, header.group, header.group_start, header.position, body)
 
     patch(log_scan, "unpack_record", unpack)
     patch(entry_reader, "unpack_record", unpack)
@@ -170,7 +169,7 @@ def damage_served(patch: Any) -> None:
 
     def verify(self: EntryReader, data: bytes, location: Any, ids: Any) -> memoryview:
         del self, ids
-        return memoryview(data)[log_format.RECORD_HEADER_BYTES :][: location.size]
+        return memoryview(data)[append_log.RECORD_HEADER_BYTES :][: location.size]
 
     patch(EntryReader, "_verify", verify)
 
@@ -201,7 +200,7 @@ def checkpoint_without_flush(patch: Any) -> None:
 
     def save(disk: Any, index: Any, checkpoint: Any) -> None:
         del index
-        disk.save(checkpoints.FILE_NAME, checkpoint.encode())
+        disk.save(indexer.FILE_NAME, checkpoint.encode())
 
     def open_index(factory: Any, checkpoint: Any) -> Any:
         del checkpoint
@@ -210,7 +209,7 @@ def checkpoint_without_flush(patch: Any) -> None:
         except StorageError:
             return None
 
-    patch(checkpoints, "save_checkpoint", save)
+    patch(indexer, "save_checkpoint", save)
     patch(replay, "_open_index", open_index)
 
 
@@ -230,7 +229,7 @@ def rebuild_from_checkpoint(patch: Any) -> None:
 def lost_group_stays(patch: Any) -> None:
     """A group that found no space stays readable, and its fences count as recorded."""
     patch(EntryCache, "drop_lost", lambda self, added: None)
-    patch(lost_group, "forget_lost_records", lambda ledger, group: None)
+    patch(group_commit, "forget_lost_records", lambda ledger, group: None)
 
 
 def lost_copy_hides_kept(patch: Any) -> None:
@@ -243,6 +242,64 @@ def lost_copy_hides_kept(patch: Any) -> None:
             self._entries[key] = (*self._entries[key][:3], None)
 
     original = patch(EntryCache, "put", put)
+
+
+def flush_believed(patch: Any) -> None:
+    """A flush of the index syncs nothing: LevelDB will have done it."""
+    patch(SimLevelFiles, "sync", lambda self, name: None)
+
+
+def old_log_not_synced(patch: Any) -> None:
+    """A flush of the index syncs the newest log, as if that took the older ones along."""
+
+    def sync(self: SimLevelFiles, name: str) -> None:
+        if name == self.logs()[-1]:
+            original(self, name)
+
+    original = patch(SimLevelFiles, "sync", sync)
+
+
+def mark_is_not_durable(patch: Any) -> None:
+    """The mark of a damaged index is made and not synced."""
+
+    def save(self: SimLevelFiles, name: str, data: bytes) -> None:
+        if name != level_db.MARK:
+            original(self, name, data)
+            return
+        was_found_damaged = self._store.was_found_damaged
+        self._store.volume.create(name).write(0, data)
+        self._store.was_found_damaged = was_found_damaged
+
+    original = patch(SimLevelFiles, "save", save)
+
+
+def full_index_is_damaged(patch: Any) -> None:
+    """An index that finds no space is taken for a damaged one, and made anew."""
+    patch(level_db, "_is_no_space", lambda error: False)
+
+
+def index_drops_what_finds_no_room(patch: Any) -> None:
+    """Entries for which the index has no room are forgotten; the next ones are put in."""
+
+    def run(self: Indexer, work: Any, *, is_batch: bool) -> Any:
+        try:
+            return original(self, work, is_batch=is_batch)
+        except DiskFull:
+            self._has_gap = False
+            if is_batch:
+                return None
+            raise
+
+    original = patch(Indexer, "_run", run)
+
+
+def index_written_behind_half_a_record(patch: Any) -> None:
+    """LevelDB is not opened anew when it found no space."""
+
+    def come_unstuck(self: LevelDb) -> None:
+        self._is_stuck = False
+
+    patch(LevelDb, "_come_unstuck", come_unstuck)
 
 
 def empty_disk_accepted(patch: Any) -> None:

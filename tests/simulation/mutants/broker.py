@@ -10,18 +10,18 @@ from broker.cluster.owner_node import OwnerNode
 from broker.coordinator.coordinator_log import CoordinatorLog
 from broker.coordinator.runtime import CoordinatorRuntime, Phase
 from broker.leadership import orphan_ledgers
-from broker.partition import ledger_creation, opening
+from broker.partition import opening
 from broker.partition.core import leader, producer_state, takeover
 from broker.partition.core.append_queue import AppendQueue
 from broker.partition.core.leader import PartitionLeader
 from broker.partition.core.leader_effects import LedgerClosed, ListChanged
-from broker.partition.core.log_state import LogState
-from broker.partition.core.offsets import LogOffsets
+from broker.partition.core.log_state import LogOffsets, LogState
 from broker.partition.core.producer_state import ProducerState
 from broker.partition.core.replay import LedgerReplay
 from broker.partition.core.takeover import Committed, CommitUnknown, Takeover
 from broker.partition.leading import leader_steps
 from broker.partition.leading.leader_steps import LeaderSteps
+from broker.partition.ledgers import ledger_labels
 from broker.partition.opening import Opening
 from broker.partition.partition import Partition
 from broker.partition.segment_node import SegmentNode
@@ -376,7 +376,7 @@ def one_copy_is_enough(patch: Any) -> None:
             "write_quorum": topic.write_quorum,
             "ack_quorum": 1,
             "write_quorum_min": 1,
-            "custom_metadata": ledger_creation.ledger_labels(topic, index, epoch),
+            "custom_metadata": ledger_labels(topic, index, epoch),
         }
 
     async def create(ledgers: Any, topic: Any, index: int, epoch: Any) -> Any:

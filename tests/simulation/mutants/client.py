@@ -15,23 +15,22 @@ from client.ids import EntryId
 from client.ledger import recoveries
 from client.ledger.core import ensemble_change, metadata_codec, recovery
 from client.ledger.core.adds import Adds, AddsState, Confirmed
-from client.ledger.core.last_confirmed import LacQuorum
-from client.ledger.core.ledger_metadata import LedgerState, VersionedMetadata
+from client.ledger.core.ledger_metadata import LedgerState, Schedule, VersionedMetadata
+from client.ledger.core.reads import LacQuorum
 from client.ledger.core.recovery import Recovery
-from client.ledger.core.schedule import Schedule
 from client.ledger.ledger_nodes import LedgerNodes
 from client.ledger.read import tail
-from client.ledger.recovery_run import RecoveryRun
-from client.ledger.write import add_reports, ensemble_changes
-from client.ledger.write.add_pipeline import AddPipeline
+from client.ledger.recoveries import RecoveryRun
+from client.ledger.write import ensemble_changes, writer
 from client.ledger.write.ensemble_changes import EnsembleChanges
+from client.ledger.write.writer import AddPipeline
 from client.metadata import paths
 from client.wire.bookkeeper.messages import LAST_ENTRY, AddRequest, ReadRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from client.ledger.core.pending_add import AddEntry
+    from client.ledger.core.adds import AddEntry
 
 
 def ack_after_one(patch: Any) -> None:
@@ -165,12 +164,12 @@ def lac_is_pushed(patch: Any) -> None:
 
 def certain_failure(patch: Any) -> None:
     """Adds that were sent fail as certainly not applied."""
-    patch(add_reports, "unknown_once_sent", lambda error: error)
+    patch(writer, "unknown_once_sent", lambda error: error)
 
 
 def fenced_is_certain(patch: Any) -> None:
     """A fenced add is reported as certainly not applied."""
-    patch(add_reports, "unknown_once_sent", lambda error: NoSuchEntry(str(error)))
+    patch(writer, "unknown_once_sent", lambda error: NoSuchEntry(str(error)))
 
 
 def cas_any_version(patch: Any) -> None:

@@ -13,22 +13,18 @@ from typing import TYPE_CHECKING, Any
 from broker.compaction import cleaning_round
 from broker.compaction.cleaning_round import CleaningRound
 from broker.compaction.core import cleaning, plan
-from broker.compaction.core.aborted_ranges import AbortedRanges
-from broker.compaction.core.cleaning import Cleaner, KeyRound
-from broker.compaction.core.key_map import KeyMap
+from broker.compaction.core.cleaning import AbortedRanges, Cleaner, KeyRound
+from broker.compaction.core.key_map import KeyMap, Superseded
 from broker.compaction.core.round_work import RoundWork
 from broker.compaction.core.segment_output import SegmentOutput
-from broker.compaction.core.superseded import Superseded
 from broker.partition.partition_reader import PartitionReader
 from broker.partition.segment_node import SegmentNode
 from client.errors import NoSuchLedger
 from client.ids import Offset
 from client.log import compacted
 from client.log.compacted import Round
-from client.log.compaction_state import CompactionState
-from client.log.segments import SegmentList
+from client.log.segments import CompactionState, SegmentList
 from client.metadata.store import SetData
-from client.segments import pages
 from client.segments.pages import SegmentPages
 
 if TYPE_CHECKING:
@@ -128,10 +124,11 @@ def no_grace(patch: Any) -> None:
 def retired_are_orphans(patch: Any) -> None:
     """A ledger that was replaced counts as not listed, so the sweep deletes it."""
 
-    def is_inline(listed: SegmentList, ledger_id: Any) -> bool:
-        return any(one.ledger_id == ledger_id for one in (*listed.oldest, *listed.segments))
+    async def has(self: SegmentPages, listed: SegmentList, ledger_id: Any) -> bool:
+        forgetful = listed._replace(compaction=listed.compaction._replace(retired=()))
+        return bool(await original(self, forgetful, ledger_id))
 
-    patch(pages, "is_inline", is_inline)
+    original = patch(SegmentPages, "has", has)
 
 
 def retired_are_forgotten(patch: Any) -> None:

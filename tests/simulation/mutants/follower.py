@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.errors import NotLeader, OffsetOutOfRange
 from broker.leadership import follower, followers
-from broker.leadership.core.replica_selector import sealed_end
-from broker.leadership.follower import Follower
+from broker.leadership.follower import Follower, sealed_end
 from broker.leadership.followers import Followers
 from client.ids import Offset
 

@@ -6,20 +6,18 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker.cluster.lease import SessionLease
-from broker.front.batches.produce_answer import ProduceAnswer
-from broker.front.handlers.produce import _Produce
-from broker.front.server import Connection, Server
+from broker.front.handlers.produce import ProduceAnswer, _Produce
+from broker.front.server import Connection, RequestRoom
 from broker.partition.core.append_queue import Append, AppendQueue
-from broker.partition.core.producer_state import ProducerState
+from broker.partition.core.producer_state import ProducerState, SequenceGaps
 from client import callbacks
 from client.errors import BookieUnavailable, MetadataError
 from client.held_memory import HeldMemory
 from client.ledger.bookies.bookie_link import Link
 from client.ledger.core.adds import Adds
-from client.ledger.write import add_reports
-from client.ledger.write.add_pipeline import AddPipeline
-from client.ledger.write.writer_memory import WriterMemory
-from client.ledger.write.writer_room import WriterRoom
+from client.ledger.write import writer
+from client.ledger.write.writer import AddPipeline
+from client.ledger.write.writer_room import WriterMemory, WriterRoom
 from client.node import background
 from client.wire.kafka.produce import PartitionResult
 
@@ -113,7 +111,7 @@ def unread_is_served(patch: Any) -> None:
 def starved_stay_starved(patch: Any) -> None:
     """A connection for which no bytes were left is not told when there are some again."""
 
-    patch(Server, "_on_given", lambda self: None)
+    patch(RequestRoom, "_on_given", lambda self: None)
 
 
 def shed_is_failed(patch: Any) -> None:
@@ -205,7 +203,12 @@ def callbacks_escape(patch: Any) -> None:
 def callback_failure_is_forgotten(patch: Any) -> None:
     """A callback that raised is reported, and its writer goes on as if it had heard."""
     patch(AddPipeline, "_on_bug", lambda self, error: None)
-    patch(add_reports, "_untaken", lambda entry_id, raised: None)
+    patch(writer, "_untaken", lambda entry_id, raised: None)
+
+
+def full_log_is_overtaken(patch: Any) -> None:
+    """A log that had no room for a new producer's first batch takes the second one."""
+    patch(SequenceGaps, "lacked_room", lambda self, header: False)
 
 
 def lease_ends_unanswered(patch: Any) -> None:

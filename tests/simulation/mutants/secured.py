@@ -6,12 +6,12 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Any
 
-from broker.access import rights
-from broker.access.login import Login
-from broker.access.rights import Need, Rights
 from broker.cluster.directory_view import DirectoryView
+from broker.security import rights
 from broker.security.core import acls, scram
 from broker.security.core.acls import Authorizer, Operation, PatternType
+from broker.security.login import Login
+from broker.security.rights import Need, Rights
 from client.errors import MetadataError
 from client.metadata import paths
 

@@ -12,15 +12,20 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.simulation.mutants import (
+    administered,
     bookie,
     broker,
     client,
     compacted,
     compaction,
+    consumer_groups,
+    doubt,
     follower,
     load,
+    read_only,
     recovery,
     secured,
+    shares,
     transactions,
 )
 
@@ -89,6 +94,12 @@ _KINDS = {
     "timeout-is-success": "crowded",
     "unread-is-served": "busy",
     "forget-queue-after-change": "race",
+    "flush-believed": "wreck",
+    "old-log-not-synced": "wreck",
+    "mark-is-not-durable": "wreck",
+    "full-index-is-damaged": "wreck",
+    "index-drops-what-finds-no-room": "wreck",
+    "index-written-behind-half-a-record": "wreck",
     "lost-copy-hides-kept": "brimful",
     "lost-group-stays": "brimful",
     "lost-removal-forgotten": "brimful",
@@ -127,11 +138,16 @@ PLANTS: dict[str, Mutant] = {
         broker,
         follower,
         load,
+        read_only,
         recovery,
         compaction,
         compacted,
         secured,
         transactions,
+        doubt,
+        administered,
+        consumer_groups,
+        shares,
     )
     for name, plant in module.PLANTS.items()
 }

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.partition.core.held_batches import HeldBatches
 from broker.partition.core.log_state import LogState
+from broker.partition.core.open_transactions import OpenTransactions
 from broker.partition.core.producer_state import ProducerState
-from broker.partition.core.transactions.held_batches import HeldBatches
-from broker.partition.core.transactions.open_transactions import OpenTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

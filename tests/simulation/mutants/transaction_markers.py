@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.errors import TransactionCoordinatorFenced
-from broker.partition.core.transactions.held_batches import HeldBatches
-from broker.partition.core.transactions.leadership_proofs import LeadershipProofs
-from broker.partition.core.transactions.open_transactions import MarkerVerdict, OpenTransactions
-from broker.partition.leading.partition_transactions import PartitionTransactions
+from broker.partition.core.held_batches import HeldBatches
+from broker.partition.core.open_transactions import MarkerVerdict, OpenTransactions
+from broker.partition.leading.partition_transactions import LeadershipProofs, PartitionTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +89,7 @@ def done_without_proof(patch: Any) -> None:
 
     def ask(self: LeadershipProofs, log_end: Any, sent_count: int) -> Any:
         proof = original(self, log_end, sent_count)
-        self._waiting.pop()
+        self.waiting.pop()
         proof.complete()
         return proof
 

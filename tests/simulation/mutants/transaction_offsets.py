@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.coordinator import coordinator_log
+from broker.coordinator.core.coordinator_types import Snapshot
 from broker.coordinator.core.routing import OFFSETS_TOPIC
-from broker.groups.core.group_view import GroupView
-from broker.groups.core.offset_fold import OffsetFold
-from broker.groups.core.pending_offsets import PendingOffsets
+from broker.groups.core.group_offsets import PendingOffsets
+from broker.groups.core.group_table import GroupView
+from broker.groups.core.offset_records import offset_record
+from broker.partition.core.open_transactions import OpenTransactions
 from broker.partition.core.producer_state import ProducerState
-from broker.partition.core.transactions.open_transactions import OpenTransactions
-from broker.transactions.coordinator import TransactionCoordinator
-from broker.transactions.core.transaction_types import TransactionVersion
+from broker.transactions.core.transaction import TransactionVersion
+from broker.transactions.transactions import TransactionCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,13 +66,29 @@ def pending_lost_by_the_copy(patch: Any) -> None:
     patch(GroupView, "kept_from", lambda self, start: start)
 
 
-def copy_counts_as_news(patch: Any) -> None:
-    """A copied offset that a transaction may still change ends what is pending (COPY-BEHIND)."""
+def copy_of_what_may_change(patch: Any) -> None:
+    """A copy of the groups' log holds what a transaction may still change (COPY-DECIDED)."""
 
-    def replay(self: OffsetFold, entry: Any, *, is_copy: bool = False) -> None:
-        original(self, entry)
+    def snapshot(self: GroupView, group_id: str, undecided: Any = None) -> Snapshot:
+        records, left = original(self, group_id, undecided)
+        more = (offset_record(group_id, *key, committed) for key, committed in left.items())
+        return Snapshot([*records, *more])
 
-    original = patch(OffsetFold, "replay", replay)
+    original = patch(GroupView, "snapshot", snapshot)
+
+
+def left_out_for_good(patch: Any) -> None:
+    """What a transaction might have changed is not copied when it is decided (COPY-DECIDED)."""
+
+    def snapshot(self: GroupView, group_id: str, undecided: Any = None) -> Snapshot:
+        return Snapshot(original(self, group_id, undecided).records)
+
+    original = patch(GroupView, "snapshot", snapshot)
+
+
+def copy_behind_what_is_open(patch: Any) -> None:
+    """The log is trimmed while open transactions hide its copy from readers (COPY-DECIDED)."""
+    patch(coordinator_log, "_is_stable", lambda log, end: True)
 
 
 def older_beats_newer(patch: Any) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.partition.aborted_reader import AbortedReader
+from broker.partition.core.log_fold import LogFold
+from broker.partition.core.open_transactions import OpenTransactions
 from broker.partition.core.replay import LedgerReplay
-from broker.partition.core.transactions.log_fold import LogFold
-from broker.partition.core.transactions.open_transactions import OpenTransactions
 from broker.partition.log_reader import LogReader
 from client.spark.plan.aborted_lookup import AbortedLookup
 

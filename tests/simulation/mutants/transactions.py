@@ -11,20 +11,18 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from broker.coordinator.core.connection_order import ChannelOrder, ConnectionOrder
 from broker.coordinator.core.coordinator_types import Reply
 from broker.errors import (
     InvalidProducerEpoch,
     NotCoordinator,
 )
-from broker.transactions.coordinator import TransactionCoordinator
-from broker.transactions.core import transaction, transaction_requests, transaction_shard
-from broker.transactions.core.connection_order import ChannelOrder, ConnectionOrder
+from broker.transactions.core import transaction, transaction_shard
 from broker.transactions.core.marker_queue import MarkerQueue, Outcome
-from broker.transactions.core.transaction_changes import TransactionChanges
-from broker.transactions.core.transaction_requests import TransactionRequests
-from broker.transactions.core.transaction_shard import TransactionShard
-from broker.transactions.core.transaction_table import TransactionTable
-from broker.transactions.core.transaction_types import TransactionState, TransactionVersion
+from broker.transactions.core.transaction import TransactionState, TransactionVersion
+from broker.transactions.core.transaction_shard import TransactionRequests, TransactionShard
+from broker.transactions.core.transaction_table import TransactionChanges, TransactionTable
+from broker.transactions.transactions import TransactionCoordinator
 from tests.simulation.mutants import (
     transaction_appends,
     transaction_markers,
@@ -108,7 +106,7 @@ def timeout_without_bump(patch: Any) -> None:
         value = original(stored, now_ms, new_id)
         return None if value is None else value._replace(epoch=stored.epoch)
 
-    original = patch(transaction_requests, "fence", fence)
+    original = patch(transaction_shard, "fence", fence)
 
 
 def init_retry_is_fenced(patch: Any) -> None:
@@ -212,7 +210,7 @@ def topic_ids_forgotten(patch: Any) -> None:
         rows = tuple(one._replace(topic_id=None) for one in partitions)
         return verified(stored, transactional_id, producer, rows)
 
-    verified = patch(transaction_requests, "verify_partitions", verify)
+    verified = patch(transaction_shard, "verify_partitions", verify)
     original = patch(TransactionTable, "replay", replay)
     settled = patch(TransactionChanges, "settle", settle)
 
@@ -225,7 +223,7 @@ def partitions_without_proof(patch: Any) -> None:
         is_same = isinstance(found, transaction.Write) and found.value == stored
         return transaction.Answer(None) if is_same else found
 
-    original = patch(transaction_requests, "add_partitions", add_partitions)
+    original = patch(transaction_shard, "add_partitions", add_partitions)
 
 
 def refusal_without_proof(patch: Any) -> None:
@@ -259,7 +257,7 @@ def ahead_is_fenced(patch: Any) -> None:
         except NotCoordinator as error:
             raise InvalidProducerEpoch(producer.producer_id, str(error)) from error
 
-    original = patch(transaction_requests, "_check_not_ahead", check)
+    original = patch(transaction_shard, "_check_not_ahead", check)
 
 
 def parked_without_limit(patch: Any) -> None:
@@ -299,7 +297,9 @@ IN_CLUSTERS = frozenset(
 """What is hunted in whole clusters, among their schedules of transactions."""
 KINDS = {
     "any-leader-takes-markers": "stray markers",
-    "copy-counts-as-news": "copies of the pending",
+    "copy-of-what-may-change": "copies of the pending",
+    "left-out-for-good": "copies of the pending",
+    "copy-behind-what-is-open": "copies of the pending",
     "guard-outlives-markers": "late questions",
     "late-batch-is-held": "late batches",
     "newer-coordinator-is-not-noted": "vouching zombies",

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from broker.coordinator.core.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.errors import BrokerError
+from broker.errors import BrokerError, NotLeader, OutOfOrderSequence
 from broker.faults import code_of
 from broker.groups.core.group_types import Commit, OffsetToCommit, ProducerEpoch
-from broker.partition.core.transactions.verification import ProducerTransaction
-from broker.transactions.core.transaction_types import (
+from broker.partition.core.held_batches import ProducerTransaction
+from broker.transactions.core.transaction import (
     AddPartitions,
     EndTransaction,
     InitProducerId,
@@ -24,7 +24,7 @@ from broker.transactions.core.transaction_types import (
     TransactionVersion,
 )
 from client.ids import ProducerId
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.fakes.brokers import done
 from tests.simulation.kafka.transaction_client import (
     ABORTABLE,
@@ -313,7 +313,16 @@ def _later(call: Callable[[Node, ConnectionId], Awaitable[T]]) -> Any:
 
 def _produce(place: Place, batch: bytes, transaction: ProducerTransaction) -> Any:
     async def work(node: Node, _: ConnectionId) -> int:
-        return await done(node.leading(place).append(batch, transaction=transaction))
+        partition = node.leading(place)
+        try:
+            return await done(partition.append(batch, transaction=transaction))
+        except OutOfOrderSequence as error:
+            newest = node.world.leader(place)
+            if newest is not None and newest[1] is partition:
+                raise
+            # A leader that has not heard of its successor misses batches that this one has. Clients
+            # that follow leader epochs do not go back to it; these here do, at random.
+            raise NotLeader("deposed") from error
 
     return work
 

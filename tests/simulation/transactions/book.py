@@ -16,7 +16,8 @@
     X8 nothing is appended to a transaction behind its marker, and none is open that no coordinator
        will end
     X9 committed offsets are those of the last committed transaction, as one with its data: what a
-       chain wrote is what it read, each record once
+       chain wrote is what it read, each record once; and whoever reads the log of offsets from
+       its beginning, and takes each committed record for news, knows them too
     X10 one marker for each transaction and partition, unless an epoch rose
     X11 the coordinator's log follows the state machine; a decision never changes
     X12 a client that is the newest, and in time, is never told that it is fenced or that its state
@@ -37,11 +38,11 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.transactions.core.transaction_records import TransactionEntry, decode
-from client.wire.kafka.batches.record_builder import records
+from client.wire.kafka.batches.records import records
 from tests.simulation.transactions.log import Fate, TransactionLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from uuid import UUID
 
     from tests.simulation.clusters.oracle import ClusterOracle, PartitionBook
@@ -139,6 +140,8 @@ class TransactionBook:
         """Producer id -> every partition that its transactions have had."""
         self.offsets: dict[OffsetKey, list[int]] = {}
         """Every value that each offset has had, in the order of the log."""
+        self._rows: dict[OffsetRow, list[int]] = {}
+        """Every row that was committed, and where it lies, copies not counted."""
 
     def log(self, topic: str, index: int) -> TransactionLog:
         """Return the log of a partition, with all that is confirmed."""
@@ -232,9 +235,11 @@ class TransactionBook:
             if others:
                 self._fail("X3", f"{transaction} is {fate.value} in {place}, but {others}")
         if is_commit and place[0] == OFFSETS_TOPIC:
-            rows = {row.key: (row, one) for one in batches for row in offset_rows(one)}
-            for row, one in rows.values():
-                self._commit_offset(row, one.base_offset)
+            rows = [(row, one.base_offset) for one in batches for row in offset_rows(one)]
+            for row, position in rows:
+                self._rows.setdefault(row, []).append(position)
+            for row, position in {row.key: (row, position) for row, position in rows}.values():
+                self._commit_offset(row, position)
         elif is_commit:
             self._check_values(place, batches, found)
 
@@ -243,7 +248,9 @@ class TransactionBook:
         topic, _ = self._place(book)
         if topic == OFFSETS_TOPIC:
             for row in offset_rows(batch):
-                self._commit_offset(row, batch.base_offset)
+                if row not in self._rows:  # else it is a copy
+                    self._rows[row] = [batch.base_offset]
+                    self._commit_offset(row, batch.base_offset)
         elif topic == STATES_TOPIC:
             for record in records(batch.data):
                 self._state(record.key or b"", record.value)
@@ -362,6 +369,18 @@ class TransactionBook:
         if is_of_leader and undecided:
             self._fail("X9", f"{key} is told to be {offset}, {sorted(undecided)} may change it")
 
+    def told_by_the_log(self, told: Mapping[OffsetKey, int], end: int) -> None:
+        """X9: a reader of all committed records before `end` has learned these offsets."""
+        self.advance()
+        newest: dict[OffsetKey, tuple[int, int]] = {}
+        for row, positions in self._rows.items():
+            for position in positions:
+                if position < end:
+                    newest[row.key] = max(newest.get(row.key, (-1, -1)), (position, row.offset))
+        wanted = {key: offset for key, (_, offset) in newest.items()}
+        if told != wanted:
+            self._fail("X9", f"the log before {end} tells {told}, committed is {wanted}")
+
     # ---------------------------------------------------------------- at the end
 
     def undecided(self) -> list[str]:
@@ -413,8 +432,8 @@ def offset_rows(batch: Batch) -> list[OffsetRow]:
     rows = []
     for record in records(batch.data):
         key, value = record.key or b"", record.value
-        if int.from_bytes(key[:2], "big") > 1 or value is None or record.headers:
-            continue  # no offset, or a copy of one: it changes nothing
+        if int.from_bytes(key[:2], "big") > 1 or value is None:
+            continue  # no offset
         group, rest = _string(key[2:])
         topic, rest = _string(rest)
         index = int.from_bytes(rest[:4], "big")

@@ -14,32 +14,32 @@ import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.coordinator.coordinators import accepted_before
+from broker.coordinator.core.connection_order import CommitOrder
 from broker.coordinator.core.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.coordinator.runtime import Phase
 from broker.errors import NotCoordinator, NotLeader, PeerUnanswered, PeerUnavailable
-from broker.groups.commit_order import CommitOrder
 from broker.groups.coordinator import Coordinator as GroupCoordinator
 from broker.groups.core.group_offsets import TopicPartition
 from broker.groups.core.group_types import GroupConfig
-from broker.transactions.coordinator import Surroundings, TransactionCoordinator
 from broker.transactions.core.marker_queue import Leader, MarkerQueueConfig, Unled
-from broker.transactions.marker_sessions import LinkedMarkers
+from broker.transactions.marker_sender import LinkedMarkers
 from broker.transactions.marker_writer import MarkerWriter
-from broker.transactions.questions import Questions
-from broker.transactions.verifier import Verifier
+from broker.transactions.transactions import Surroundings, TransactionCoordinator
+from broker.transactions.verifier import Questions, Verifier
 from client.errors import MetadataError, QuireError
 from client.ids import BrokerId, ConnectionId
 from tests.fakes.brokers import Broker
+from tests.fakes.group_topics import FakeTopics
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from uuid import UUID
 
     from broker.cluster.core.topology import TopicInfo
-    from broker.link.link_api import LinkApi
-    from broker.partition.core.transactions.verification import VerificationRequest
+    from broker.link.core.link_api import LinkApi
+    from broker.partition.core.held_batches import VerificationRequest
     from broker.partition.partition import Partition
-    from broker.transactions.core.transaction_types import TransactionPartition
+    from broker.transactions.core.transaction import TransactionPartition
     from client.wire.kafka.batches.control_batch import Marker
     from tests.simulation.transactions.world import TransactionWorld
 
@@ -223,6 +223,7 @@ class Node:
                 GroupConfig(),
                 clock=self.world.base.clock,
                 new_member_id=lambda name: name,
+                topics=FakeTopics(),
                 copy_bytes_min=self.world.plan.log_copy_bytes,
                 order=CommitOrder(accepted_before(partition, lambda: self.last_connection)),
             )

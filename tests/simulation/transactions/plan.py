@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from broker.coordinator.core.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.transactions.core.transaction_types import EPOCH_LAST, TransactionConfig
+from broker.transactions.core.transaction import EPOCH_LAST, TransactionConfig
 
 TOPIC: Final = "t"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from broker.transactions.core.transaction import TransactionMetadata, TransactionState
 from broker.transactions.core.transaction_records import transaction_record
-from broker.transactions.core.transaction_types import TransactionMetadata, TransactionState
 from client.ids import ProducerId
 from client.wire.kafka.batches.control_batch import Marker, build_marker
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.simulation.clusters.oracle import PartitionBook
 from tests.simulation.kafka.connection import Aborted, Fetched
 from tests.simulation.kafka.entries import batches_of

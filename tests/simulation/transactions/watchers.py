@@ -18,13 +18,16 @@ from tests.simulation.kafka.connection import Aborted
 from tests.simulation.kafka.connection import Fetched as Answer
 from tests.simulation.kafka.transaction_readers import filtered
 from tests.simulation.transactions.actors import Writer
+from tests.simulation.transactions.book import offset_rows
 from tests.simulation.transactions.plan import TOPIC
 
 if TYPE_CHECKING:
+    from tests.simulation.transactions.book import OffsetKey
     from tests.simulation.transactions.nodes import Node, Place
     from tests.simulation.transactions.world import TransactionWorld
 
 _OFFSETS: Place = (OFFSETS_TOPIC, 0)
+_STRANGER_P = 0.1
 _TROUBLE = (BrokerError, LedgerError, MetadataError, LogCorrupt)
 
 
@@ -73,7 +76,7 @@ class CommittedReader:
             return
         _, partition = found
         if self._rng.random() < 0.5:
-            partition.reader._tail.clear()
+            partition.reader.tail.clear()
         before = partition.last_stable_offset
         if self.position >= before:
             self._look(partition.last_stable_offset, partition.high_watermark)
@@ -106,7 +109,10 @@ class CommittedReader:
 
 
 class OffsetWatcher:
-    """Asks for the stable offsets of groups, again and again, and commits some by itself."""
+    """Asks for the stable offsets of groups, again and again, and commits some by itself.
+
+    Now and then it reads the log of offsets, as tools do that watch the lag of groups.
+    """
 
     def __init__(self, world: TransactionWorld) -> None:
         self._world = world
@@ -123,6 +129,10 @@ class OffsetWatcher:
                 continue
             group = f"of {Writer.name_of(rng.randrange(world.plan.writers))}"
             key = group, TOPIC, 0
+            if rng.random() < _STRANGER_P:
+                with contextlib.suppress(*_TROUBLE):
+                    await read_offsets(world)
+                continue
             if rng.random() < world.plan.plain_p:
                 await self._commit(found[0], group)
                 continue
@@ -145,3 +155,25 @@ class OffsetWatcher:
         with contextlib.suppress(BrokerError, TimeoutError):
             async with asyncio.timeout(1.0):
                 await node.groups().commit(Commit(group, "", None, -1), rows)
+
+
+async def read_offsets(world: TransactionWorld) -> None:
+    """X9: read the log of offsets from its beginning up to where it is stable, record by record, as
+    a consumer does that knows nothing of copies. Raises what brokers raise."""
+    found = world.leader(_OFFSETS)
+    if found is None:
+        return
+    partition = found[1]
+    position, end = partition.log_start_offset, partition.last_stable_offset
+    told: dict[OffsetKey, int] = {}
+    while position < end:
+        got = await partition.reader.read(position, 1 << 16, at_least_one=True, read_committed=True)
+        aborted = [Aborted(one.producer_id, one.first_offset) for one in got.aborted]
+        data = b"".join(bytes(part) for part in got.buffers)
+        answer = Answer(0, partition.high_watermark, end, 0, aborted, data, -1)
+        for batch, is_shown in filtered(answer, position):
+            if is_shown and batch.base_offset < end:
+                told.update((row.key, row.offset) for row in offset_rows(batch))
+        position = got.next_offset
+    world.count("logs of offsets read")
+    world.book.told_by_the_log(told, end)

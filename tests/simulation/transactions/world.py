@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.coordinator.core.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.errors import BrokerError
 from broker.transactions.core.marker_queue import Leader
-from broker.transactions.core.transaction_records import transaction_record
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     TransactionMetadata,
     TransactionState,
 )
+from broker.transactions.core.transaction_records import transaction_record
 from client.errors import LedgerError, LogCorrupt, MetadataError
 from client.ids import BrokerId, ProducerId
 from client.log.segments import decode_segments
 from client.metadata import paths
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.fakes.brokers import World, done
 from tests.fakes.virtual_time import VirtualTimeLoop
 from tests.simulation.clusters.oracle import PartitionBook
@@ -41,7 +41,7 @@ from tests.simulation.transactions.judge import check_taken_over, judge_partitio
 from tests.simulation.transactions.nemesis import Nemesis
 from tests.simulation.transactions.nodes import Node
 from tests.simulation.transactions.plan import TOPIC, draw
-from tests.simulation.transactions.watchers import CommittedReader, OffsetWatcher
+from tests.simulation.transactions.watchers import CommittedReader, OffsetWatcher, read_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -253,8 +253,11 @@ class TransactionWorld:
         found = self.leaders.get(place)
         return found if found is not None and found[1].is_open else None
 
-    async def move(self, place: Place, target: Node, *, unaware_s: float | None = None) -> None:
-        """Let a broker take a partition over; the one before hears of it later, or at once."""
+    async def move(self, place: Place, target: Node, *, unaware_s: float | None = None) -> bool:
+        """Let a broker take a partition over; the one before hears of it later, or at once.
+
+        Returns whether it leads: the one before may have changed the list of ledgers meanwhile.
+        """
         async with self.moving[place]:
             before = self.leaders.get(place)
             life = target.life
@@ -263,10 +266,10 @@ class TransactionWorld:
                 partition = await target.broker.open(self.topics[place[0]], place[1])
             except _TROUBLE as error:
                 self.note("not opened: %r", error)
-                return
+                return False
             if target.life != life:
                 partition.resign("killed meanwhile")
-                return
+                return False
             if before is not None and before[0] is target:
                 target.closed(place, before[1])
                 before[1].resign("opened again")
@@ -278,6 +281,7 @@ class TransactionWorld:
             leader = Leader(target.id, partition.leader_epoch)
             for node in self.nodes.values():
                 self._tell(node, place, leader, at_once=node is target)
+            return True
 
     def _depose(
         self, place: Place, node: Node, partition: Partition, unaware_s: float | None
@@ -399,7 +403,8 @@ class TransactionWorld:
         self.is_healed = True
         self.cuts.clear()
         for place in self.moving:
-            await self.move(place, self.rng.choice([*self.nodes.values()]))
+            while not await self.move(place, self.rng.choice([*self.nodes.values()])):
+                self.note("once more")
         try:
             async with asyncio.timeout(_HEALED_S_MAX):
                 for writer in writers:
@@ -413,6 +418,8 @@ class TransactionWorld:
                     if hanging := self.book.log(TOPIC, index).open_transactions():
                         self.fail("X8", f"{TOPIC}/{index}: {hanging} is open, all have ended")
                     await judge_partition(self, (TOPIC, index))
+                self.doing = "reading the log of offsets"
+                await read_offsets(self)
         except TimeoutError:
             self.fail("T16", self.doing)
         self.book.judge()

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from bookie.bookie import Bookie
+from bookie.bookie import Bookie, Environment
 from bookie.config import BookieConfig
-from bookie.environment import Environment
 from bookie.errors import DiskFailed, LogIncomplete
 from bookie.storage.index.index import Index, IndexFactory
 from bookie.storage.ledger_directory import Directory

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bookie.access_config import AccessConfig
 from bookie.config import BookieConfig
 from client.config import load_program, reference
 from client.errors import ConfigError
@@ -40,6 +42,25 @@ def test_flags_reach_the_fields(tmp_path: Path) -> None:
 def test_client_host(tmp_path: Path, host: str, advertised: str | None, expected: str) -> None:
     config = BookieConfig(data_dir=tmp_path, host=host, advertised_host=advertised)
     assert config.client_host() == expected
+
+
+def test_nobody_else_reaches_a_bookie_unless_it_is_told_so(tmp_path: Path) -> None:
+    assert BookieConfig(data_dir=tmp_path).host == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({}, "set access.tls"),
+        ({"tls": "offered"}, "set access.tls"),
+        ({"tls": "required"}, "tls_client_auth"),
+        ({"tls": "required", "tls_client_auth": "required"}, ""),
+    ],
+)
+def test_a_port_that_asks_nobody_says_so(settings: dict[str, Any], says: str) -> None:
+    found = AccessConfig(**settings).open_reason()
+    assert says in found
+    assert bool(found) is bool(says)
 
 
 @pytest.mark.parametrize(

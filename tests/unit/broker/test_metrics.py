@@ -8,7 +8,7 @@ import pytest
 
 from broker.metric_table import REQUEST_SECONDS, STAGE_SECONDS, TABLE
 from broker.metrics import OTHER_TOPICS, Metrics
-from client.errors import NotEnoughBookies
+from client.errors import ConnectionLoss
 from client.held_memory import HeldMemory
 from client.node.exposition import Kind
 from client.node.process_metrics import ADMIN_REFUSED
@@ -144,7 +144,7 @@ def test_two_brokers_count_apart() -> None:
 
 async def test_the_life_of_partitions_is_counted() -> None:
     async with AdminCloud() as cloud:
-        cloud.cloud.ledgers.fail_next("create", NotEnoughBookies("two are away"))
+        cloud.cloud.ledgers.fail_next("create", ConnectionLoss("two are away"))
         await cloud.send("PUT", "/topics/t", {}, status=201)
         await cloud.led("t")
         metrics = cloud.brokers[1].metrics

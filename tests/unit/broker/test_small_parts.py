@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from bookie.config import BookieConfig
-from broker.config import BrokerConfig
-from broker.front.configs.broker_settings import broker_settings
+from broker.config import BrokerConfig, TelemetrySettings
+from broker.front.config_listing import broker_settings
 from broker.front.deadlines import Deadlines
 from broker.front.endpoints import endpoints_of
 from broker.front.read_budget import ReadBudget
-from broker.front.telemetry.config import TelemetrySettings
 from broker.partition.core.log_limits import LogLimits
 from broker.security.config import SecurityConfig
 from broker.settings.live_settings import LiveSettings
@@ -136,6 +135,20 @@ class TestReadBudget:
         late.cancel()
         await asyncio.wait([late])
         assert budget.taken == 0, "it had them already"
+
+    async def test_bytes_that_come_back_while_the_first_in_line_goes_away_are_not_lost(
+        self,
+    ) -> None:
+        budget = ReadBudget(10)
+        assert budget.take(8)
+        gone, other = (asyncio.create_task(budget.acquire(size)) for size in (9, 2))
+        await asyncio.sleep(0)
+        gone.cancel()
+        budget.give(8)  # before `gone` has run
+        await asyncio.wait([gone, other], timeout=1)
+        assert gone.cancelled()
+        assert other.done()
+        assert budget.taken == 2
 
 
 class TestBackground:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from client.errors import ConfigError
+from client.security.admin_access import Teller
 from ops.admin_api import Access, AdminApi
 from ops.admin_errors import AdminError, AdminUnreachable
 from ops.ports import pick_free
+
+PROVEN = Teller(frozenset({"b1.example.org"}), is_proven=True)
+UNPROVEN = PROVEN._replace(is_proven=False)
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -57,6 +63,40 @@ async def test_lists_are_read_page_by_page_with_the_token() -> None:
         assert await api.list("/topics", prefix="a b", internal=True, absent=None) == [*range(6)]
     assert seen[0] == ("/admin/v1/topics?limit=1000&prefix=a+b&internal=true", "Bearer s3cret")
     assert len(seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("url", "teller", "authority", "why"),
+    [
+        ("http://b1.example.org:9640", PROVEN, None, "not https"),
+        ("http://b1.example.org:9640", PROVEN, Path("ca.pem"), "not https"),
+        ("https://evil.example.org:9640", UNPROVEN, None, "nothing proves"),
+        ("https://evil.example.org:9640", UNPROVEN, Path("ca.pem"), ""),
+        ("https://b2.example.org:9640", PROVEN, None, ""),
+        ("https://b1.example.org:9640", UNPROVEN, None, ""),
+        ("http://127.0.0.1:9640", UNPROVEN, None, ""),
+        ("http://anywhere.example.org:9640", None, None, ""),
+    ],
+)
+def test_where_a_token_may_go(
+    url: str, teller: Teller | None, authority: Path | None, why: str
+) -> None:
+    found = Access((url,), "s3cret", authority, teller=teller).withholds_token_from(URL(url))
+    assert found.startswith(why) if not why else why in found
+    assert not Access((url,), teller=teller).withholds_token_from(URL(url)), "there is no token"
+
+
+async def test_a_told_address_that_may_not_have_the_token_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def asked(*_: Any, **__: Any) -> Any:
+        raise AssertionError("it was asked")
+
+    monkeypatch.setattr("aiohttp.ClientSession._request", asked)
+    access = Access(("http://evil.example.org:9640",), "s3cret", teller=UNPROVEN)
+    async with AdminApi(access) as api:
+        with pytest.raises(AdminUnreachable, match="not https; if it is right, --admin URL"):
+            await api.send("POST", "/brokers/1/actions/unload")
 
 
 async def test_the_next_address_is_asked_when_one_is_gone() -> None:

@@ -15,7 +15,7 @@ from tests.fakes import made_certificates as certificates
 async def test_probes_are_open_and_metrics_as_the_settings_say(tmp_path: Path) -> None:
     certificates.make(tmp_path, "node")
     program = AutoRecoveryProgram(
-        admin_port=0, admin_token="of all", admin_metrics_open=False,
+        admin_port=0, admin_token="of all",
         **certificates.port_settings(tmp_path, "node"),
     )  # fmt: skip
     admin = AdminServer(Exposition(PROGRAM_TABLE), program, program.admin_host)

@@ -72,9 +72,9 @@ async def test_the_epoch_of_features_does_not_fall() -> None:
     lines = await lines_of(store)
     fresh = MemoryCluster().session()
     await restore(fresh, lines)
-    epoch, levels, _ = Finalized.decode((await fresh.get(paths.FEATURES)).data)
-    assert epoch > 1_000
-    assert levels == {"transaction.version": 2}
+    found = Finalized.decode((await fresh.get(paths.FEATURES)).data)
+    assert found.epoch > 1_000
+    assert found.levels == {"transaction.version": 2}
 
 
 async def test_a_restore_that_was_cut_short_is_completed() -> None:

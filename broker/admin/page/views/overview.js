@@ -47,6 +47,10 @@ function worries({ cluster, groups, lacking }) {
       "#/bookies",
     );
   }
+  for (const [path, why] of Object.entries(cluster.unreadable))
+    say("bad", `${path} in ZooKeeper cannot be read by broker ${cluster.answered_by}: ${why}`, "#/brokers");
+  for (const topic of Object.keys(cluster.carried))
+    say("warn", `Topic ${topic} has settings of another release.`, addressOf.topic(topic));
   for (const id of brokers.unloaded)
     say("warn", `Broker ${id} is unloaded and leads nothing.`, addressOf.broker(id));
   for (const group of Array.isArray(groups) ? groups : []) {

@@ -1,6 +1,6 @@
 """Computes the segment list after a change that removes segments: a trim, a swap of compacted
-segments, or the end of a grace period. Each is one compare-and-set; what it removes from the list
-is deleted after it.
+segments, the end of a grace period, or a step to the object store. Each is one compare-and-set;
+what it removes from the list is deleted after it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from broker.partition.core.leader_effects import (
     ListUnfolded,
     Maintain,
     Now,
+    Offload,
+    Offloaded,
     Release,
     Released,
     TrailRead,
@@ -26,6 +28,7 @@ from broker.partition.core.log_state import LogState
 from broker.partition.core.segments.retention import dropped_below, expired_count, trimmed_start
 from client.ids import Offset
 from client.log import compacted as compaction
+from client.log import offloaded as offload
 from client.log.segment_pages import NewPage
 from client.log.segments import SegmentList
 
@@ -34,7 +37,7 @@ class ListUpdate(NamedTuple):
     """A new list to be stored, and what to do before and after that."""
 
     segments: SegmentList
-    report: Trimmed | Compacted | Released
+    report: Trimmed | Compacted | Released | Offloaded
     dropped: DeleteLedgers
     """To be deleted after it."""
     pages: Sequence[NewPage] = ()
@@ -65,9 +68,12 @@ def trimmed(
         return None
     else:
         unfolded = ListUnfolded(listed)
-    ledger_ids = [item.ledger_id for item in found.front[:count]]
+    dropped = found.front[:count]
     after = unfolded.segments.trimmed(count, start)
-    return ListUpdate(after, Trimmed(ledger_ids, start), DeleteLedgers(ledger_ids, unfolded.opened))
+    after = after._replace(offload=offload.trimmed_away(after.offload, dropped, now.ms))
+    there = [item.ledger_id for item in dropped if not item.is_ledger_gone]
+    report = Trimmed([item.ledger_id for item in dropped], start)
+    return ListUpdate(after, report, DeleteLedgers(there, unfolded.opened))
 
 
 def compacted(
@@ -98,3 +104,17 @@ def released(change: Release, listed: SegmentList) -> ListUpdate | None:
         return None
     after = compaction.released(listed, ledger_ids)
     return ListUpdate(after, Released(ledger_ids), DeleteLedgers(ledger_ids))
+
+
+def offloaded(
+    change: Offload, listed: SegmentList, found: TrailRead, now: Now
+) -> ListUpdate | None:
+    """Make a step to the object store; None: the list is not what the step was thought for. Only a
+    dropped ledger is deleted, after the list says that it is gone (LIST-THEN-DELETE)."""
+    step = change.step
+    made = None if found.pages is None else offload.after(listed, step, found.pages, now.ms)
+    if made is None:
+        return None
+    ledger_ids = (step.name.ledger_id,) if isinstance(step, offload.Drop) else ()
+    dropped = DeleteLedgers(ledger_ids, made.dropped)
+    return ListUpdate(made.segments, Offloaded(step), dropped, made.pages)

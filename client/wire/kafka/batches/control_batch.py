@@ -18,8 +18,14 @@ from typing import Final, NamedTuple
 
 from client.errors import RemoteProtocolError
 from client.ids import ProducerId
-from client.wire.kafka.batches.record_builder import Record, build_batch, records
-from client.wire.kafka.batches.records import NO_PRODUCER, Buffer, parse_header
+from client.wire.kafka.batches.records import (
+    NO_PRODUCER,
+    Buffer,
+    Record,
+    build_batch,
+    parse_header,
+    records,
+)
 
 MARKER_BYTES: Final = 78
 

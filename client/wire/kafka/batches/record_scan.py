@@ -1,9 +1,9 @@
 """Passes over the records of a batch in steps, without building any that nobody asked for.
 
-Covers every search in a produced batch: does each record have a key, which is the first that is not
-older, which come after an offset. How many records a batch holds is the producer's choice, and its
+Covers every search in a stored batch: which record is the first that is not older, which come after
+an offset. How many records a batch holds is the producer's choice, and its
 compressed bytes hardly limit it, so whoever serves others does this in steps. The layout of a
-record is in `record_builder.py`.
+record is in `records.py`.
 
 Headers are passed over and checked like everything else; each counts as a record does, because a
 record may hold millions.
@@ -16,9 +16,19 @@ from typing import Final, NamedTuple
 
 from client.errors import RemoteProtocolError
 from client.ids import Offset
-from client.wire.kafka.batches.compression import cautious_bytes_max, decompress
-from client.wire.kafka.batches.record_builder import Record, codec_of, decode_record, get_varint
-from client.wire.kafka.batches.records import HEADER_BYTES, BatchHeader, Buffer, Codec, parse_header
+from client.wire.kafka.batches.records import (
+    HEADER_BYTES,
+    BatchHeader,
+    Buffer,
+    Codec,
+    Record,
+    cautious_bytes_max,
+    codec_of,
+    decode_record,
+    decompress,
+    get_varint,
+    parse_header,
+)
 from client.wire.steps import STEP_RECORDS, Steps
 
 _CAUTIOUS_RECORDS: Final = 16_384
@@ -29,8 +39,6 @@ _BATCH_WORK: Final = 2
 """A batch whose header is read, in records."""
 _OPENING_WORK: Final = 300
 """A small batch that is inflated, in records."""
-KEYLESS_MAX: Final = 100
-"""Records without a key that are named; a batch may have millions of them."""
 
 
 class RecordHead(NamedTuple):
@@ -77,24 +85,19 @@ class OpenedRecords:
         return True
 
 
-def keyless(batch: Buffer) -> Steps[tuple[int, ...]]:
-    """Return the indexes of the first records without a key, at most `KEYLESS_MAX`.
-
-    Raises RemoteProtocolError for damaged records, and for more of them, or of their bytes, than a
-    batch of that size may hold.
+def first_larger(body: memoryview, count: int, size_max: int) -> Steps[tuple[int, int] | None]:
+    """Return (index, size) of the first of the inflated records that is larger than `size_max`
+    bytes, without the varint of its length. `body` was checked by `records.read_records`.
     """
-    header = _checked(batch)
-    body = yield from _inflate(batch, header)
-    found: list[int] = []
-    index = 0
-    for head in _heads(body, header.record_count):
-        if head is None:
+    at = 0
+    for index in range(count):
+        size, at = get_varint(body, at)
+        if size > size_max:
+            return index, size
+        at += size
+        if index % STEP_RECORDS == STEP_RECORDS - 1:
             yield
-            continue
-        if head.key_length < 0 and len(found) < KEYLESS_MAX:
-            found.append(index)
-        index += 1
-    return tuple(found)
+    return None
 
 
 def first_not_older(
@@ -102,7 +105,8 @@ def first_not_older(
 ) -> Steps[tuple[Offset, int] | None]:
     """Return (offset, timestamp) of the first record from `start` on that is not older.
 
-    Raises as `keyless`.
+    Raises RemoteProtocolError for damaged records, and for more of them, or of their bytes, than a
+    batch of that size may hold.
     """
     header = _checked(batch)
     body = yield from _inflate(batch, header)
@@ -119,12 +123,28 @@ def first_not_older(
     return None
 
 
+def newest_from(batch: Buffer, start: Offset) -> Steps[int]:
+    """Return the largest timestamp of the records from `start` on; -1: there are none.
+
+    Raises as `first_not_older`.
+    """
+    header = _checked(batch)
+    body = yield from _inflate(batch, header)
+    newest_ms = -1
+    for head in _heads(body, header.record_count):
+        if head is None:
+            yield
+        elif header.base_offset + head.offset_delta >= start:
+            newest_ms = max(newest_ms, header.base_timestamp + head.timestamp_delta)
+    return newest_ms
+
+
 def records_from(
     batch: Buffer, start: Offset, count_max: int, headers_max: int
 ) -> Steps[list[Record]]:
     """Return up to `count_max` records from offset `start` on.
 
-    Raises as `keyless`, and for a record of more than `headers_max` headers.
+    Raises as `first_not_older`, and for a record of more than `headers_max` headers.
     """
     header = _checked(batch)
     body = yield from _inflate(batch, header)
@@ -180,14 +200,13 @@ def _heads(body: memoryview, count: int) -> Iterator[RecordHead | None]:
             if not 0 <= header_count <= end - at:
                 raise RemoteProtocolError(f"{header_count} headers in {end - at} bytes")
             for _ in range(header_count):
-                name_length, after = _field(body, at, end)
-                str(body[after - max(0, name_length) : after], "utf-8")
-                _, at = _field(body, after, end)
+                _, at = _field(body, at, end)
+                _, at = _field(body, at, end)
                 work += 1
                 if work >= STEP_RECORDS:
                     work = 0
                     yield None
-        except (IndexError, UnicodeDecodeError):
+        except IndexError:
             raise RemoteProtocolError("damaged record") from None
         yield RecordHead(begin, end, timestamp_delta, offset_delta, key_length, header_count)
         at = end

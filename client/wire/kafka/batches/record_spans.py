@@ -12,19 +12,18 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from client.errors import RemoteProtocolError
-from client.wire.kafka.batches.compression import compress, decompress
-from client.wire.kafka.batches.record_builder import (
-    DECOMPRESSED_BYTES_MAX,
-    codec_of,
-    get_varint,
-    put_varint,
-)
 from client.wire.kafka.batches.records import (
+    DECOMPRESSED_BYTES_MAX,
     DELETE_HORIZON_BIT,
     HEADER_BYTES,
     BatchHeader,
     Buffer,
+    codec_of,
+    compress,
+    decompress,
+    get_varint,
     pack_batch,
+    put_varint,
 )
 
 _ONE_BYTE_MAX: Final = 0x7F

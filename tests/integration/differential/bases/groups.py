@@ -54,6 +54,17 @@ def _fetched(group: str, *topics: str) -> Base:
     return Base(f"committed by {group}", fields)
 
 
+def _beat(number: int, version: int, **more: Any) -> Tree:
+    """Return a ConsumerGroupHeartbeat request of a group of the number's own."""
+    return {
+        "group_id": f"cg-{number}", "member_id": f"member-{number}", "member_epoch": 0,
+        "instance_id": None, "rack_id": None, "rebalance_timeout": 60_000,
+        "subscribed_topic_names": ["t", "one"],
+        "subscribed_topic_regex": None, "server_assignor": "range", "topic_partitions": [],
+        **more,
+    }  # fmt: skip
+
+
 GROUPS: Mapping[ApiKey, Sequence[Base]] = {
     K.FIND_COORDINATOR: (
         Base("a group", lambda n, _v: {"key": f"g-{n}", "key_type": 0,
@@ -79,9 +90,44 @@ GROUPS: Mapping[ApiKey, Sequence[Base]] = {
             {"name": "t", "partitions": [{"partition_index": 0}, {"partition_index": 1}]},
             {"name": "one", "partitions": [{"partition_index": 0}]}]}, ("offsets",)),
     ),
+    K.SHARE_GROUP_HEARTBEAT: (
+        Base("of no member", lambda n, _v: {
+            "group_id": f"sg-{n}", "member_id": f"member-{n}", "member_epoch": 7, "rack_id": None,
+            "subscribed_topic_names": ["t", "one"]}),
+    ),
+    K.SHARE_GROUP_DESCRIBE: (
+        same("none of them", group_ids=["sg", "g"], include_authorized_operations=False),
+    ),
+    K.SHARE_FETCH: (
+        same("of no session", group_id="sg", member_id="m", share_session_epoch=3, max_wait=0,
+             min_bytes=0, max_bytes=1_000, max_records=1, batch_size=1, share_acquire_mode=0,
+             is_renew_ack=False, topics=[], forgotten_topics_data=[]),
+    ),
+    K.SHARE_ACKNOWLEDGE: (
+        same("of no session", group_id="sg", member_id="m", share_session_epoch=3,
+             is_renew_ack=False, topics=[]),
+    ),
+    K.DESCRIBE_SHARE_GROUP_OFFSETS: (
+        same("none of them", groups=[
+            {"group_id": "sg", "topics": [{"topic_name": "t", "partitions": [0]}]}]),
+    ),
+    K.ALTER_SHARE_GROUP_OFFSETS: (
+        same("of no group", group_id="sg", topics=[
+            {"topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": 0}]}]),
+    ),
+    K.DELETE_SHARE_GROUP_OFFSETS: (
+        same("of no group", group_id="sg", topics=[{"topic_name": "t"}]),
+    ),
     K.DESCRIBE_GROUPS: (
         same("two", groups=["g", "nothing"], include_authorized_operations=False),
         Base("with a member", lambda n, _v: {"groups": [f"g-{n}"]}, ("member",)),
+    ),
+    K.CONSUMER_GROUP_HEARTBEAT: (
+        Base("joins", _beat),
+        Base("of no member", lambda n, v: _beat(n, v, member_epoch=7)),
+    ),
+    K.CONSUMER_GROUP_DESCRIBE: (
+        same("none of them", group_ids=["cg", "g"], include_authorized_operations=False),
     ),
     K.LIST_GROUPS: (
         same("all", states_filter=[], types_filter=[]),

@@ -11,6 +11,8 @@ from tests.integration.differential.steps.fields import always
 DC, AC, IC = ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS
 TOPIC, BROKER, CLIENT_METRICS, GROUP_RESOURCE = 2, 4, 16, 32
 
+_SESSION, _HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
 
 def described(
     kind: int, name: str, keys: list[str] | None = None, *, synonyms: bool = False
@@ -57,4 +59,38 @@ SETTINGS: Sequence[Step] = (
     Step("replace badly", AC, altered(TOPIC, "one", ("segment.bytes", "x", 0))),
     Step("of an unknown topic", AC, altered(TOPIC, "unknown", ("segment.bytes", "2000000", 0))),
     Step("what it is after that", DC, described(TOPIC, "one", ["segment.bytes"])),
+    Step("a codec", IC, altered(TOPIC, "one", ("compression.type", "zstd", 0))),
+    Step("no codec", IC, altered(TOPIC, "one", ("compression.type", "none", 0))),
+    Step("a level", IC, altered(TOPIC, "one", ("compression.gzip.level", "9", 0))),
+    Step("no level", IC, altered(TOPIC, "one", ("compression.gzip.level", "0", 0))),
+    Step(
+        "what they are then",
+        DC,
+        described(TOPIC, "one", ["compression.type", "compression.gzip.level"]),
+    ),
+    Step(
+        "back",
+        IC,
+        altered(TOPIC, "one", ("compression.type", None, 1), ("compression.gzip.level", None, 1)),
+    ),
+    Step("a group", DC, described(GROUP_RESOURCE, "settings", [_SESSION, _HEARTBEAT])),
+    Step("no group", DC, described(GROUP_RESOURCE, "")),
+    Step("a session", IC, altered(GROUP_RESOURCE, "settings", (_SESSION, "60000", 0))),
+    Step("too long", IC, altered(GROUP_RESOURCE, "settings", (_SESSION, "60001", 0))),
+    Step("too short", IC, altered(GROUP_RESOURCE, "settings", (_HEARTBEAT, "4999", 0))),
+    Step("unknown", IC, altered(GROUP_RESOURCE, "settings", ("no.such", "1", 0))),
+    Step("of no group", IC, altered(GROUP_RESOURCE, "", (_SESSION, "60000", 0))),
+    Step(
+        "one of share groups",
+        IC,
+        altered(GROUP_RESOURCE, "settings", ("share.isolation.level", "read_committed", 0)),
+    ),
+    Step(
+        "what it is",
+        DC,
+        described(GROUP_RESOURCE, "settings", [_SESSION, _HEARTBEAT, "share.isolation.level"]),
+    ),
+    Step("others instead", AC, altered(GROUP_RESOURCE, "settings", (_HEARTBEAT, "6000", 0))),
+    Step("what it is at last", DC, described(GROUP_RESOURCE, "settings", [_SESSION, _HEARTBEAT])),
+    Step("none", AC, altered(GROUP_RESOURCE, "settings")),
 )

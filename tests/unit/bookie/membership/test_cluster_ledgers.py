@@ -186,6 +186,7 @@ async def test_over_replicated_is_closed_and_wholly_elsewhere() -> None:
     assert found == [True, False, False, False]
     with pytest.raises(MetadataCorrupt):
         await ledgers.is_over_replicated(LedgerId(5))
+    assert [*cluster.store.unreadable.all()] == [paths.ledger(LedgerId(5), ROOT)]
     mark = paths.under_replicated_ledger(LedgerId(1), ROOT)
     await cluster.store.create(mark, b"", make_parents=True)
     assert not await ledgers.is_over_replicated(LedgerId(1))
@@ -224,6 +225,41 @@ async def test_a_lock_whose_answer_was_lost_is_not_held_and_not_left() -> None:
         assert not is_locked
     cluster.memory.on_request = lambda operation: None
     await settle()
+    assert await cluster.store.exists(path) is None
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+@pytest.mark.parametrize("lags", [True, False])
+async def test_no_lock_stays_though_its_answer_was_lost_and_the_next_server_lags(
+    fault: Fault, lags: bool
+) -> None:
+    """It would stay for as long as our session: nobody could repair the ledger."""
+    cluster = Cluster()
+    ledgers = await cluster.make()
+    path = paths.replication_lock(LedgerId(1), ROOT)
+    cluster.memory.late_s = lambda: 5.0
+    faults = [fault]
+    cluster.memory.on_request = lambda operation: (
+        faults.pop() if faults and operation.name == "create" else None
+    )
+    if lags:
+        cluster.memory.freeze(cluster.store)
+    async with ledgers.locked(LedgerId(1)) as is_locked:
+        assert not is_locked
+    assert await cluster.memory.session().exists(path) is None
+
+
+async def test_a_lock_that_could_not_be_given_back_is_in_the_next_round() -> None:
+    cluster = Cluster()
+    ledgers = await cluster.make()
+    path = paths.replication_lock(LedgerId(1), ROOT)
+    for _ in range(2):
+        cluster.fail(lambda operation: operation.name == "delete")
+        async with ledgers.locked(LedgerId(1)) as is_locked:
+            assert is_locked, "it is our own from the first time"
+        cluster.memory.on_request = lambda operation: None
+        assert await cluster.store.exists(path) is not None
+    assert await ledgers.deleted([]) == []
     assert await cluster.store.exists(path) is None
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 from collections.abc import Sequence
 
 import pytest
 
 from bookie.membership.cookie import FILE_NAME, Cookie, admit, decode_cookie
-from bookie.storage.core.checkpoint import FILE_NAME as CHECKPOINT
 from bookie.storage.index.index import Index
+from bookie.storage.index.indexer import FILE_NAME as CHECKPOINT
 from bookie.storage.ledger_directory import Directory
 from client.errors import ConfigError, MetadataCorrupt, MetadataError
 from client.ids import BookieId
@@ -18,6 +19,7 @@ from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper, read_instance_id
 from client.metadata.memory import Fault, MemoryCluster, Operation
 from client.metadata.store import MetadataStore
+from tests.fakes.bad_nodes import HUGE, NEWER_FORMAT, NO_JSON
 from tests.fakes.disk import CrashDisk
 from tests.simulation.machine.volume import Volume
 
@@ -191,6 +193,39 @@ async def test_a_first_start_that_was_cut_short_is_completed(fault: Fault) -> No
     assert (await place.store.get(PATH)).data == place.disk.load(FILE_NAME)
 
 
+async def test_a_first_cookie_that_takes_effect_late_is_waited_for() -> None:
+    """Its answer was lost, and it is on its way to the leader still."""
+    place = await Place().initialised()
+    place.cluster.late_s = lambda: 60.0
+
+    def delay(operation: Operation) -> Fault | None:
+        return Fault.DELAY_REQUEST if operation.name == "create" else None
+
+    place.cluster.on_request = delay
+    await place.admit()
+    assert (await place.store.get(PATH)).data == place.disk.load(FILE_NAME)
+
+
+async def test_a_server_that_lags_shows_no_cookie_that_was_removed() -> None:
+    place = await Place().initialised()
+    await place.admit()
+    place.write_log()
+    place.cluster.freeze(place.store)
+    await place.cluster.session().delete(PATH)
+    with pytest.raises(ConfigError, match="it was removed from the cluster"):
+        await place.admit()
+
+
+async def test_a_server_that_lags_does_not_turn_a_bookie_away() -> None:
+    place = await Place().initialised()
+    cookie = Cookie(BOOKIE, ("/data/b",), await read_instance_id(place.store))
+    place.write_log()
+    place.disk.save(FILE_NAME, cookie.encode())
+    place.cluster.freeze(place.store)
+    await place.cluster.session().create(PATH, cookie.encode(), make_parents=True)
+    await place.admit()
+
+
 async def test_a_cookie_that_somebody_else_made_meanwhile_is_respected() -> None:
     """Two machines with the same id start for the first time at the same moment."""
     place = await Place().initialised()
@@ -238,6 +273,16 @@ async def test_an_empty_directory_is_added_only_if_that_is_allowed() -> None:
     assert grown.directories == ("/a", "/b")
     assert place.disk.load(FILE_NAME) == place.disk_of("/b").load(FILE_NAME) == grown.encode()
     assert place.disk_of("/b").load(CHECKPOINT) is not None
+    assert await place.admit_several(["/a", "/b"]) == grown
+
+
+async def test_what_a_newer_release_has_written_stays_in_a_cookie_that_grows() -> None:
+    place = await Place().initialised()
+    await place.admit_several(["/a"])
+    theirs = b'storageKind: "sorted"\n'
+    await place.store.set(PATH, (await place.store.get(PATH)).data + theirs)
+    grown = await place.admit_several(["/a", "/b"], may_grow=True)
+    assert (await place.store.get(PATH)).data == grown.encode() + theirs
     assert await place.admit_several(["/a", "/b"]) == grown
 
 
@@ -300,3 +345,18 @@ async def test_305_a_first_start_of_several_directories_that_was_cut_short_is_co
             await place.admit_several(["/a", "/b"])
     cookie = await place.admit_several(["/a", "/b"])
     assert place.disk.load(FILE_NAME) == place.disk_of("/b").load(FILE_NAME) == cookie.encode()
+
+
+@pytest.mark.parametrize(
+    "bad", [b"", NO_JSON, NEWER_FORMAT, HUGE, b"5" + HUGE[1:], b"4\n" + HUGE[2:]]
+)
+async def test_a_cookie_that_cannot_be_read_is_named_and_stays(bad: bytes) -> None:
+    place = await Place().initialised()
+    await place.admit()
+    await place.store.set(PATH, bad)
+    with pytest.raises(ConfigError, match=re.escape(PATH)) as caught:
+        await place.admit()
+    assert "put back its bytes of a backup" in str(caught.value)
+    assert len(str(caught.value)) < 500
+    assert (await place.store.get(PATH)).data == bad
+    assert place.store.unreadable.all().keys() == {PATH}

@@ -32,6 +32,10 @@ def make(store: MemoryStore, takeover_timeout_s: float = 5.0) -> Registration:
     )
 
 
+async def _made() -> None:
+    return
+
+
 async def owner(store: MemoryStore, path: str) -> int | None:
     found = await store.exists(path)
     return None if found is None else found.ephemeral_owner
@@ -142,7 +146,10 @@ async def test_a_lost_answer_to_a_removal_is_not_believed_to_be_no_removal(monke
     assert await owner(store, READ_ONLY) is None
 
 
-async def test_a_lost_answer_to_a_creation_is_not_believed_to_be_no_creation(monkeypatch) -> None:
+@pytest.mark.parametrize("lags", [True, False])
+async def test_a_lost_answer_to_a_creation_is_not_believed_to_be_no_creation(
+    monkeypatch, lags: bool
+) -> None:
     monkeypatch.setattr("bookie.membership.registration._RETRY_S", 0.0)
     cluster = MemoryCluster(reconnect_delay_s=0.0)
     store = cluster.session()
@@ -157,8 +164,12 @@ async def test_a_lost_answer_to_a_creation_is_not_believed_to_be_no_creation(mon
         return None
 
     cluster.on_request = lose_once
+    if lags:
+        monkeypatch.setattr(registration, "_store_directories", _made)  # a write, it would catch up
+        cluster.freeze(store)
     registration.set_read_only(False)
     await settle(100)
+    cluster.thaw(store)
     assert registration.is_registered
     assert await owner(store, READ_ONLY) == store.session_id
     assert await owner(store, WRITABLE) is None, "writers would take it for writable"

@@ -341,6 +341,23 @@ async def test_handshakes_are_few_and_short(house: House) -> None:
     second_writer.close()
 
 
+async def test_no_address_has_more_than_half_of_the_handshakes(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Or one stranger would keep all brokers out, for as long as a handshake may take."""
+    await house.open(AccessConfig(tls="required", tls_handshakes_max=2))
+    opened = await raw(house, StartTlsRequest())
+    assert await answer(opened[0]) == StartTlsResponse(Status.OK)
+    reader, writer = await raw(house, StartTlsRequest())
+    async with asyncio.timeout(5):
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+    assert "tls_handshakes_max is reached" in caplog.text
+    assert house.server.guard is not None and house.server.guard.gate.handshakes == 1
+    opened[1].close()
+    writer.close()
+
+
 async def test_who_may_ask_nothing_sends_little_and_goes_soon(house: House) -> None:
     await house.open(AccessConfig(tls="required", tls_handshake_timeout_ms=200))
     reader, writer = await raw(house, more=(65 << 10).to_bytes(4, "big"))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.storage.core.accepted_adds import AcceptedAdds
+from bookie.storage.core.disk_space import AcceptedAdds
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper import v3
 from client.wire.bookkeeper.messages import AddRequest, AddResponse, Status

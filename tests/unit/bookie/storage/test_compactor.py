@@ -7,7 +7,7 @@ import errno
 
 import pytest
 
-from bookie.storage.core.log_format import FIRST_COPY, file_name, is_copy
+from bookie.storage.core.append_log import FIRST_COPY, file_name, is_copy
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.messages import ReadLacRequest, Status
 from tests.fakes.bookie_box import (

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bookie.storage.core.log_format import Deletion
+from bookie.storage.core.append_log import Deletion
 from client.ids import LedgerId
 from client.wire.bookkeeper.messages import ListEntriesRequest, Status
 from tests.fakes.bookie_box import LIMITS, BookieBox, add, fence, payload_of, read, settle
@@ -149,7 +149,7 @@ async def test_a_full_disk_leaves_the_ledger_where_it_was() -> None:
 
 
 async def test_a_large_ledger_goes_in_small_steps(monkeypatch) -> None:
-    monkeypatch.setattr("bookie.storage.index.deleted_ledgers._CLEARED_AT_ONCE", 10)
+    monkeypatch.setattr("bookie.storage.index.indexer._CLEARED_AT_ONCE", 10)
     box = await filled(35)
     await settle()
     jobs = 0

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from bookie.errors import DiskFailed, DiskFull
-from bookie.storage.core.append_log import AppendLog, LogPosition, LogWrite
-from bookie.storage.core.log_format import (
+from bookie.storage.core.append_log import (
     FILE_HEADER_BYTES,
+    AppendLog,
     Kind,
+    LogPosition,
+    LogWrite,
     file_name,
     seed_of,
     unpack_record,

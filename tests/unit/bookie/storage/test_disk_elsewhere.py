@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 
 from bookie.errors import DiskFailed, DiskFull
-from bookie.storage.core.append_log import AppendLog, LogPosition, LogWrite
-from bookie.storage.core.log_format import FILE_HEADER_BYTES, Kind, file_name
+from bookie.storage.core.append_log import (
+    FILE_HEADER_BYTES,
+    AppendLog,
+    Kind,
+    LogPosition,
+    LogWrite,
+    file_name,
+)
 from bookie.storage.disk import RealDisk, sync_data
 
 FULL_SYNC = 51

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from bookie.errors import CorruptIndex, CorruptRecord
-from bookie.storage.core.append_log import LogPosition
-from bookie.storage.core.log_format import (
+from bookie.storage.core.append_log import (
     FILE_HEADER_BYTES,
     Kind,
     Location,
+    LogPosition,
     pack_record_header,
     seed_of,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bookie.storage.few_jobs import FewJobs
+from bookie.storage.reads import FewJobs
 
 
 async def test_the_others_wait_in_their_order() -> None:

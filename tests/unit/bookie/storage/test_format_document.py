@@ -8,23 +8,23 @@ from pathlib import Path
 import crc32c
 
 import bookie
-from bookie.storage.core.append_log import AppendLog, LogPosition
-from bookie.storage.core.checkpoint import Checkpoint, Damage, LogFile, decode_checkpoint
-from bookie.storage.core.log_format import (
+from bookie.storage.core.append_log import (
     FILE_HEADER_BYTES,
     FIRST_COPY,
     FORMAT_VERSION,
     RECORD_HEADER_BYTES,
+    AppendLog,
     Deletion,
     Kind,
+    LogPosition,
     pack_deletion,
     pack_ledger,
     seed_of,
     unpack_deletion,
 )
 from bookie.storage.core.log_scan import LogScan
-from bookie.storage.core.tally import Tally
-from bookie.storage.index.index import Index, LedgerRecord
+from bookie.storage.index.index import Index, LedgerRecord, Tally
+from bookie.storage.index.indexer import Checkpoint, Damage, LogFile, decode_checkpoint
 from client.ids import NO_ENTRY, EntryId, LedgerId
 from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
 from tests.fakes.clock import rng

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bookie.errors import LogIncomplete
-from bookie.storage.core.accepted_adds import AcceptedAdds
+from bookie.storage.core.disk_space import AcceptedAdds
 from client.ids import LedgerId
 from client.wire.bookkeeper.messages import BookieInfoRequest, ListEntriesRequest, Status
 from tests.fakes.bookie_box import add, fence, payload_of, read, settle

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from bookie.errors import CorruptIndex
-from bookie.storage.core.log_format import Location
+from bookie.storage.core.append_log import Location
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.messages import (
     LAST_ENTRY,

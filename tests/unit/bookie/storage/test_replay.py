@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from bookie.errors import CorruptIndex, LogIncomplete
-from bookie.storage.core.checkpoint import Damage
-from bookie.storage.core.log_format import FILE_HEADER_BYTES, file_name
+from bookie.storage.core.append_log import FILE_HEADER_BYTES, file_name
 from bookie.storage.index.index import Index
+from bookie.storage.index.indexer import Damage
 from bookie.storage.replay import init_log, is_unused, replay
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.messages import Status

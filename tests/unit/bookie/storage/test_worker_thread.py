@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from bookie.storage.worker_thread import WorkerThread, WorkerThreads
+from bookie.storage.disk import WorkerThread, WorkerThreads
 
 
 async def test_jobs_are_done_in_order_and_their_outcomes_arrive() -> None:

@@ -94,3 +94,13 @@ async def test_a_setting_says_how_many_are_kept(caplog: pytest.LogCaptureFixture
         rows = (await cloud.get("/audit"))["items"]
         topics = [f"/admin/v1/topics/t{number}" for number in (4, 3, 2)]
         assert [row["what"].split()[1] for row in rows if row["event"] == "admin.done"] == topics
+
+
+def test_who_did_much_displaces_nobody_elses(trail: AuditTrail) -> None:
+    changed = "request.changed user=%r peer=%s api=%s what=%r"
+    logging.getLogger("x").info(changed, "anna", "10.0.0.1", "delete_topics", "topic t")
+    for number in range(50):
+        logging.getLogger("x").info(changed, "mallory", "10.0.0.2", "alter_configs", f"t{number}")
+    rows = list(trail.entries())
+    assert [row["what"] for row in rows if row["user"] == "anna"] == ["delete_topics topic t"]
+    assert "alter_configs t49" in [row["what"] for row in rows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -11,11 +12,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.coordinator.core.coordinator_types import LogRecord, TransactionalRecord
 from broker.errors import BrokerError, LogReadFailed
+from broker.groups.core.consumer_group_records import Partitions
+from broker.groups.core.consumer_heartbeat import ConsumerHeartbeat
 from broker.groups.core.group_types import Commit, CommittedOffset, Join, OffsetToCommit, Sync
 from broker.groups.core.offset_records import offset_record
 from client.ids import Offset, ProducerId
+from client.wire.kafka.apis import ApiKey
 from tests.fakes.admin import AdminCloud, until
 from tests.fakes.brokers import batch, done
+from tests.fakes.wire_client import WireClient
 
 NOW_MS = 1_700_000_000_000
 
@@ -79,6 +84,23 @@ async def member(cloud: AdminCloud, group: str) -> str:
     return str(joined.member_id)
 
 
+async def heartbeat(
+    cloud: AdminCloud,
+    group: str,
+    name: str,
+    epoch: int,
+    owned: Partitions | None = MappingProxyType({}),
+) -> None:
+    """Send a heartbeat of a consumer of topic t whose partitions the broker divides."""
+    found = await coordinator(cloud, group)
+    await found.heartbeat_consumer(
+        ConsumerHeartbeat(
+            group, name, epoch, None, None, "client", "host", 10_000, ("t",), None, None, owned,
+            lambda _: True,
+        )
+    )  # fmt: skip
+
+
 async def test_lag_counts_records_and_seconds_over_all_leaders() -> None:
     async with AdminCloud(2) as cloud:
         await topic(cloud, 3)
@@ -113,6 +135,23 @@ async def test_offsets_of_an_open_transaction_are_shown() -> None:
             }
         ]  # fmt: skip
         assert [row["committed_offset"] for row in about["offsets"]] == [3]
+
+
+@pytest.mark.parametrize("odd", [-1, -2, -(1 << 63), (1 << 63) - 1])
+async def test_an_odd_commit_is_a_row_of_its_own(odd: int) -> None:
+    """Kafka takes any offset, and so do we: below 0 it counts from the log start."""
+    async with AdminCloud(2) as cloud:
+        await topic(cloud, 2)
+        await fill(cloud, 0, NOW_MS - 9_000, NOW_MS - 8_000)
+        await fill(cloud, 1, NOW_MS - 9_000, NOW_MS - 8_000)
+        await commit(cloud, "g", p0=1, p1=1)
+        await commit(cloud, "odd", p0=odd, p1=odd)
+        for at in (1, 2):
+            group = await cloud.get("/groups/g", at=at)
+            assert [row["lag_records"] for row in group["offsets"]] == [1, 1]
+            group = await cloud.get("/groups/odd", at=at)
+            assert [row["lag_records"] for row in group["offsets"]] == [2 * (odd < 0)] * 2
+            assert [row["committed_offset"] for row in group["offsets"]] == [odd] * 2
 
 
 async def test_lag_is_unknown_where_a_leader_cannot_be_asked() -> None:
@@ -170,6 +209,63 @@ async def test_members_and_what_they_read() -> None:
         assert [row["member_id"] for row in group["offsets"]] == [None, name]
         (row,) = (await cloud.get("/groups"))["items"]
         assert (row["group"], row["members"], row["state"]) == ("g", 1, "Stable")
+
+
+async def test_members_that_the_broker_assigns_and_what_they_wait_for() -> None:
+    async with AdminCloud(group_consumer_assignment_interval_ms=0) as cloud:
+        await topic(cloud, 2)
+        await commit(cloud, "g", p0=0, p1=0)
+        await heartbeat(cloud, "g", "m", 0)
+        await heartbeat(cloud, "g", "n", 0)
+        group = await cloud.get("/groups/g")
+        assert (group["state"], group["type"], group["protocol"]) == (
+            "Reconciling", "consumer", "uniform",
+        )  # fmt: skip
+        first, second = group["members"]
+        assert (first["epoch"], first["waits_for"]) == (1, "its next heartbeat")
+        assert (second["epoch"], second["waits_for"]) == (2, "t 1 of m")
+        await heartbeat(cloud, "g", "m", 1, owned=None)
+        first, second = (await cloud.get("/groups/g"))["members"]
+        assert (first["epoch"], first["waits_for"]) == (1, "itself, to give up t 1")
+        assert first["assignment"] == [{"topic": "t", "partitions": [0]}]
+        (row,) = (await cloud.get("/groups"))["items"]
+        assert (row["group"], row["members"], row["type"]) == ("g", 2, "consumer")
+
+
+async def test_a_share_group_with_what_its_members_read_and_where_it_is() -> None:
+    async with AdminCloud() as cloud:
+        await topic(cloud, 2)
+        broker = cloud.brokers[1]
+        await until(lambda: broker.services.features.finalized.levels.get("share.version") == 2)
+        client = await WireClient.connect(broker.port)
+        await client.call(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["s"])
+        fields = {"group_id": "s", "member_id": "m"}
+        while True:
+            joined = await client.call(
+                ApiKey.SHARE_GROUP_HEARTBEAT, 1, member_epoch=0, subscribed_topic_names=["t"],
+                **fields,
+            )  # fmt: skip
+            if not joined.error_code.value:
+                break
+        topic_id = broker.cluster.topics["t"].topic_id
+        await client.call(
+            ApiKey.SHARE_FETCH, 2, **fields, share_session_epoch=0, max_wait=0, min_bytes=0,
+            max_bytes=1_000, max_records=1, batch_size=1, forgotten_topics_data=[],
+            topics=[{
+                "topic_id": topic_id,
+                "partitions": [{"partition_index": 1, "acknowledgement_batches": []}],
+            }],
+        )  # fmt: skip
+        await fill(cloud, 1, NOW_MS)
+        group = await cloud.get("/groups/s")
+        assert (group["state"], group["type"], group["protocol"]) == ("Stable", "share", "simple")
+        (one,) = group["members"]
+        assert (one["epoch"], one["assignment"]) == (1, [{"topic": "t", "partitions": [0, 1]}])
+        (row,) = group["offsets"]
+        assert (row["partition"], row["committed_offset"], row["lag_records"]) == (1, 0, 1)
+        (row,) = (await cloud.get("/groups"))["items"]
+        assert (row["group"], row["type"]) == ("s", "share")
+        await client.close()
 
 
 async def test_groups_of_all_brokers_in_pages_with_recent_lag() -> None:
@@ -343,3 +439,36 @@ class TestReset:
             problem = await cloud.send("PUT", "/groups/g/offsets", body, status=503)
             assert problem["type"] == "urn:quire:problem:group-unavailable"
             gate.set()
+
+
+async def test_settings_of_a_group() -> None:
+    async with AdminCloud(2) as cloud:
+        path = "/groups/a%2Fb/config"
+        session, level = "consumer.session.timeout.ms", "share.isolation.level"
+        settings = {
+            session: 60_000,
+            level: "read_committed",
+            "share.renew.acknowledge.enable": True,
+        }
+        await cloud.send("PATCH", path, {"settings": settings})
+        for at in (1, 2):
+            own = cloud.brokers[at].services.group_settings
+            await until(lambda own=own: session in own.of("a/b"))
+            rows = {row["name"]: row for row in (await cloud.get(path, at=at))["settings"]}
+            assert len(rows) == 30
+            assert rows[session] == {
+                "name": session, "value": "60000", "source": "group", "default": "45000",
+                "has_effect": True, "doc": rows[session]["doc"],
+            }  # fmt: skip
+            assert (rows[level]["value"], rows[level]["has_effect"]) == ("read_committed", True)
+            assert not rows["share.session.timeout.ms"]["has_effect"]
+            assert rows["consumer.heartbeat.interval.ms"]["source"] == "default"
+        await cloud.send("PUT", "/topics/t", {}, status=201)
+        await commit(cloud, "a/b", p0=1)
+        about = await cloud.get("/groups/a%2Fb")
+        assert [row["name"] for row in about["settings"]] == sorted(settings)
+        await cloud.send("PATCH", path, {"settings": dict.fromkeys(settings)})
+        rows = (await cloud.get(path))["settings"]
+        assert {row["source"] for row in rows} == {"default"}
+        for wrong, status in (({session: 1}, 422), ({"no.such": 1}, 400), ({session: "x"}, 422)):
+            await cloud.send("PATCH", path, {"settings": wrong}, status=status)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.admin import page_files
+from broker.admin import server
 from tests.fakes.admin import AdminCloud
 
-FOLDER = Path(page_files.__file__).with_name("page")
+FOLDER = Path(server.__file__).with_name("page")
 FILES = sorted(path for path in FOLDER.rglob("*") if path.is_file())
 SCRIPTS = [path for path in FILES if path.suffix == ".js"]
 
@@ -57,9 +57,7 @@ async def test_every_file_is_served_as_what_it_is(path: Path) -> None:
         await cloud.ask("GET", url, headers={"If-None-Match": '"other"'}, status=200)
 
 
-@pytest.mark.parametrize(
-    "name", ["nothing.js", "../page_files.py", "%2e%2e/page_files.py", "views"]
-)
+@pytest.mark.parametrize("name", ["nothing.js", "../server.py", "%2e%2e/server.py", "views"])
 async def test_nothing_else_is_served(name: str) -> None:
     async with AdminCloud() as cloud:
         answer = await cloud.ask("GET", f"/page/{name}", status=404)

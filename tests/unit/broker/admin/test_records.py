@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import Codec
+from client.wire.kafka.batches.records import Codec, Record, build_batch, pack_batch, parse_header
 from client.wire.kafka.partitioner import partition_of
 from tests.fakes.admin import AdminCloud
 from tests.fakes.brokers import done
@@ -205,6 +204,33 @@ async def test_looking_at_a_part() -> None:
         assert fields(await cloud.get(T0 + "?offset=13", status=422)) == ["offset"]
         assert fields(await cloud.get(T0 + "?offset=1&last=1", status=422)) == ["last"]
         assert fields(await cloud.get(T0 + "?limit=0", status=400)) == ["limit"]
+
+
+async def test_a_batch_that_cannot_be_read_hides_no_other() -> None:
+    """As a version stored it that believed headers: whoever looks is told what to skip."""
+    async with AdminCloud() as cloud:
+        await make(cloud)
+        partition = cloud.brokers[1].partitions.find("t", 0)
+        assert partition is not None
+        good = build_batch([Record(b"k", b"v", 5), Record(b"k", b"w", 6)])
+        bad = pack_batch(parse_header(good)._replace(attributes=Codec.GZIP), b"no gzip at all")
+        for data in (good, bad, good, bad, bad):
+            await done(partition.append(data, from_client=False))
+        found = await cloud.get(T0)
+        assert [row["offset"] for row in found["records"]] == [0, 1, 4, 5]
+        spans = [(row["offset"], row["next_offset"]) for row in found["unreadable"]]
+        assert spans == [(2, 4), (6, 8), (8, 10)]
+        assert "GZIP" in found["unreadable"][0]["reason"]
+        assert found["next_offset"] == 10
+        part = await cloud.get(f"{T0}?limit=3")
+        assert [row["offset"] for row in part["records"]] == [0, 1]
+        assert [row["offset"] for row in part["unreadable"]] == [2]
+        assert part["next_offset"] == 4
+        rest = await cloud.get(f"{T0}?offset=4&limit=1")
+        assert ([row["offset"] for row in rest["records"]], rest["next_offset"]) == ([4], 5)
+        problem = await cloud.get(f"{T0}/3", status=500)
+        assert "offsets 2 to 3" in problem["detail"]
+        assert (await cloud.get(f"{T0}/4"))["value"] == "v"
 
 
 async def test_long_values_are_cut_between_characters() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.admin import page_files
+from broker.admin import server
 from broker.admin.table import OPERATIONS
 from client.security.admin_access import Role
 from tests.fakes.admin import AdminCloud
@@ -71,6 +71,36 @@ async def test_what_was_done_is_logged_with_the_name_of_whoever_asked(
         assert "user='operate'" in line and "from=127.0.0.1" in line, line
 
 
+async def test_nobody_but_a_broker_says_that_somebody_else_asked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with AdminCloud(1, **settings(tmp_path)) as cloud:
+        me = f"1/{cloud.brokers[1].incarnation}"
+        forged = {
+            "Authorization": f"Bearer {ALL[Role.OPERATE]}", "Quire-For": me,
+            "Quire-Caller": "alice", "Quire-Caller-Address": "10.9.9.9",
+        }  # fmt: skip
+        done = await cloud.ask("PUT", "/admin/v1/brokers/1/unloaded", headers=forged)
+        assert done.status == 200, done.body
+    (line,) = [line for line in caplog.messages if line.startswith("admin.done")]
+    assert "user='operate'" in line and "from=127.0.0.1" in line
+
+
+async def test_who_reads_or_publishes_records_leaves_a_trace(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with AdminCloud(1, **settings(tmp_path)) as cloud:
+        await cloud.brokers[1].topics.create("t", 1, 3, {})
+        await cloud.led("t")
+        headers = {"Authorization": f"Bearer {ALL[Role.OPERATE]}"}
+        path = "/admin/v1/topics/t/partitions/0/records"
+        assert (await cloud.ask("GET", path, headers=headers)).status == 200
+    (line,) = [line for line in caplog.messages if line.startswith("admin.done")]
+    assert "operation=peek_records" in line and "user='operate'" in line
+
+
 async def test_the_document_says_which_role_an_operation_needs() -> None:
     async with AdminCloud() as cloud:
         document = (await cloud.ask("GET", "/openapi.json")).body
@@ -95,10 +125,13 @@ async def test_everybody_is_told_what_their_role_may_not_do(tmp_path: Path) -> N
 def test_every_button_of_the_page_asks_for_an_operation_that_there_is() -> None:
     named = {
         name
-        for script in (Path(page_files.__file__).with_name("page")).rglob("*.js")
+        for script in (Path(server.__file__).with_name("page")).rglob("*.js")
         for name in re.findall(r'(?:button|refusal)\(\s*"(\w+)"', script.read_text())
     }
     known = {one.name for one in OPERATIONS}
     assert named <= known
     changing = {one.name for one in OPERATIONS if one.is_noted}
-    assert changing - named == {"unpin_partition", "compact_partition"}, "no buttons of their own"
+    no_buttons = {
+        "unpin_partition", "compact_partition", "change_group_config", "replay_dead_letters",
+    }  # fmt: skip
+    assert changing - named == no_buttons

@@ -88,8 +88,24 @@ async def test_with_a_token_nothing_of_the_api_goes_without_it() -> None:
         right = {"Authorization": "Bearer s3cret"}
         # Brokers know the token of each other: this is answered by the other one.
         assert (await cloud.ask("GET", "/admin/v1/brokers/2", headers=right)).status == 200
-        for path in ("/healthz", "/readyz", "/metrics", "/openapi.json"):
+        for path in ("/healthz", "/readyz", "/openapi.json"):
             assert (await cloud.ask("GET", path)).status == 200
+        await cloud.ask("GET", "/metrics", status=401)
+        await cloud.ask("GET", "/metrics", headers=right, status=200)
+
+
+async def test_a_probe_without_a_token_learns_no_names() -> None:
+    async with AdminCloud(admin_token="s3cret") as cloud:
+        cloud.cloud.ledgers.gate["create"] = asyncio.Event()
+        right = {"Authorization": "Bearer s3cret"}
+        made = {"partition_count": 2}
+        await cloud.ask("PUT", "/admin/v1/topics/t", json=made, status=201, headers=right)
+        answer = await cloud.ask("GET", "/readyz", status=503)
+        assert answer.body == b"not ready: 2 reasons, which a token of role look is told\n"
+        assert b"t-0" in (await cloud.ask("GET", "/readyz", status=503, headers=right)).body
+        await cloud.ask("GET", "/readyz", status=401, headers={"Authorization": "Bearer no"})
+        cloud.cloud.ledgers.gate["create"].set()
+        await cloud.led("t")
 
 
 async def test_the_other_token_is_for_looking_only() -> None:

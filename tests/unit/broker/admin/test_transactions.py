@@ -6,7 +6,7 @@ from typing import Any
 
 from broker.errors import BrokerError, ProducerFenced
 from broker.transactions.config import TransactionSettings
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     AddPartitions,
     Client,
     EndTransaction,

@@ -159,3 +159,25 @@ async def test_an_unloaded_broker_is_preferred_nowhere(world: ClusterViews) -> N
     await admin.set(paths.broker(BrokerId(1)), unloaded.encode())
     await settle(lambda: first.brokers[BrokerId(1)].unloaded)
     assert {first.preferred_leader(topic, index) for index in range(6)} == {2}
+
+
+async def test_a_broker_counts_as_alive_while_its_registration_becomes_readable_again(
+    world: ClusterViews,
+) -> None:
+    view, admin = world.views[0], world.tree.session()
+    broker = broker_info(3)
+    path = paths.broker(broker.id)
+    await admin.create(path, broker.encode(), ephemeral=True)
+    await settle(lambda: broker.id in view.brokers)
+    await admin.set(path, b"edited by hand")
+    await settle(lambda: view.unreadable_brokers == [broker.id])
+    world.tree.latency = lambda: 0.001  # the directory is read in steps, and shown when all is read
+    await asyncio.gather(
+        admin.set(path, broker.encode()),
+        admin.create(paths.broker(BrokerId(4)), broker_info(4).encode(), ephemeral=True),
+    )
+    while BrokerId(4) not in view.brokers:
+        assert view.is_registered(broker.id, broker.incarnation)
+        await asyncio.sleep(0)
+    assert view.is_registered(broker.id, broker.incarnation)
+    assert not view.is_registered(broker.id, "another run")

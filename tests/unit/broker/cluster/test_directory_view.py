@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cluster.directory_view import DirectoryView
-from broker.security.core.freshness import Freshness
-from client.errors import ConnectionLoss
+from broker.cluster.directory_view import DirectoryView, Freshness
+from client.errors import ConnectionLoss, LogCorrupt
 from client.metadata.memory import Fault, MemoryCluster, Operation
 from tests.fakes.broker import until
 
@@ -73,4 +72,53 @@ async def test_what_was_told_of_and_not_read_keeps_everything_as_old_as_before()
 
     await until(is_fresh_again)
     assert not any(shown), "a change counts once whoever decides by it was called"
+    await view.close()
+
+
+def _number(name: str, data: bytes) -> int:
+    if name == "worst":
+        raise LogCorrupt("no number")
+    return int(data)
+
+
+async def test_a_child_that_cannot_be_read_is_there_all_the_same() -> None:
+    tree = MemoryCluster()
+    other = tree.session()
+    await other.create("/things", b"")
+    await other.create("/things/one", b"1")
+    await other.create("/things/worst", b"1")
+    changes: list[tuple[str, ...]] = []
+    store = tree.session()
+    view: DirectoryView[int] = DirectoryView(
+        store, "/things", _number, lambda: changes.append(view.changed)
+    )
+    await view.start()
+    assert (view.values, list(view.unreadable)) == ({"one": 1}, ["worst"])
+    await other.set("/things/one", b"one")
+    await until(lambda: "one" in view.unreadable)
+    assert view.values == {"one": 1}, "what it was before stays in force"
+    assert list(store.unreadable.all()) == ["/things/one", "/things/worst"]
+    assert await view.look("one") == 1
+    await other.set("/things/one", b"2")
+    await until(lambda: view.values == {"one": 2})
+    await other.delete("/things/worst")
+    await until(lambda: not view.unreadable)
+    assert not store.unreadable.all()
+    assert changes == [("one", "worst"), ("one",), ("one",), ("worst",)]
+    await view.close()
+
+
+async def test_an_old_value_that_may_grant_too_much_does_not_stay() -> None:
+    tree = MemoryCluster()
+    other = tree.session()
+    await other.create("/things/one", b"1", make_parents=True)
+    view: DirectoryView[int] = DirectoryView(
+        tree.session(), "/things", _number, lambda: None, in_place=lambda _: None
+    )
+    await view.start()
+    await other.set("/things/one", b"one")
+    await until(lambda: not view.values)
+    assert list(view.unreadable) == ["one"]
+    await other.delete("/things/one")
+    await until(lambda: not view.unreadable)
     await view.close()

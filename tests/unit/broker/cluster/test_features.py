@@ -17,11 +17,15 @@ from broker.cluster.core.features import (
     Finalized,
     UpdateType,
 )
+from broker.cluster.features import Features
+from broker.errors import InvalidUpdateVersion
 from broker.front.handlers import api_versions
 from broker.transactions.config import TransactionSettings
 from client.errors import ConfigError
+from client.ids import BrokerId
 from client.metadata import paths
 from client.wire.kafka.apis import ApiKey
+from tests.fakes.bad_nodes import NEWER_FORMAT
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient
 
@@ -89,6 +93,40 @@ async def test_a_release_that_does_not_know_it_does_not_start(
     know(monkeypatch, 1)
     with pytest.raises(ConfigError, match=r"transaction\.version 2"):
         await cloud.start_broker(2)
+
+
+async def test_a_server_that_lags_lets_no_such_release_start(
+    cloud: FakeCloud,
+) -> None:
+    one = await cloud.start_broker(1, transactions=ENABLED)
+    await until(lambda: one.services.features.finalized.epoch == 0)
+    store = cloud.tree.session()
+    late = Features(store, one.cluster, BrokerId(2))
+    await late.load()
+    cloud.tree.freeze(store)
+    newer = Finalized(8, {TRANSACTION_VERSION: 3})
+    await one.store.set(paths.FEATURES, newer.encode())
+    with pytest.raises(ConfigError, match="does not support"):
+        await late.load()
+
+
+async def test_what_an_operator_asks_for_is_held_against_what_is_there_now(
+    cloud: FakeCloud,
+) -> None:
+    """A server that lags shows the level that is asked for, which was lowered since."""
+    one = await cloud.start_broker(1, transactions=ENABLED)
+    await until(lambda: one.services.features.finalized.epoch == 0)
+    higher = FeatureUpdate(TRANSACTION_VERSION, 2, UpdateType.UPGRADE)
+    await one.services.features.update([higher], validate_only=False)
+    store = cloud.tree.session()
+    late = Features(store, one.cluster, BrokerId(2))
+    await late.load()
+    cloud.tree.freeze(store)
+    lower = FeatureUpdate(TRANSACTION_VERSION, 0, UpdateType.SAFE_DOWNGRADE)
+    await one.services.features.update([lower], validate_only=False)
+    await late.update([higher], validate_only=False)
+    await until(lambda: one.services.features.finalized == late.finalized)
+    assert late.finalized.levels == LEVEL
 
 
 async def test_the_epoch_of_an_older_reading_changes_nothing(cloud: FakeCloud) -> None:
@@ -162,3 +200,19 @@ async def test_two_operators_at_a_time(cloud: FakeCloud, monkeypatch: pytest.Mon
     )
     assert features_.finalized.epoch == 8
     assert features_.finalized.levels == {TRANSACTION_VERSION: 0}
+
+
+async def test_nothing_is_raised_beside_a_broker_that_may_not_support_it(cloud: FakeCloud) -> None:
+    """Its registration cannot be read: it lives, and nobody knows what it supports."""
+    newer = cloud.tree.session()
+    path = paths.broker(BrokerId(7))
+    await newer.create(path, NEWER_FORMAT, ephemeral=True, make_parents=True)
+    one = await cloud.start_broker(1, transactions=ENABLED)
+    await until(lambda: one.cluster.unreadable_brokers == [7])
+    features = one.services.features
+    with pytest.raises(InvalidUpdateVersion, match="broker 7 supports levels 0 to 0"):
+        update = FeatureUpdate(TRANSACTION_VERSION, 2, UpdateType.UPGRADE)
+        await features.update([update], validate_only=False)
+    assert features.finalized.epoch == -1
+    await newer.close()
+    await until(lambda: features.finalized == Finalized(0, LEVEL))

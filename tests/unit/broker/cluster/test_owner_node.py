@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from broker.cluster.owner_node import Owner, OwnerClaim, OwnerNode
@@ -268,5 +269,32 @@ def test_a_claim_without_an_answer_brings_nothing_but_the_list() -> None:
         assert claim is not None and claim.beside is not None
         assert (claim.ledger_id, claim.starts) == (None, ())
         assert lab.cluster.tree.get("/ledger-2").data == b"marked"
+
+    run(scenario())
+
+
+def test_a_claim_without_an_answer_does_not_outlive_its_release() -> None:
+    """The server that is asked does not have it yet: it would keep others waiting for us."""
+
+    async def scenario() -> None:
+        lab = await Lab().start(held=False)
+        faults = [Fault.LOSE_REPLY]
+        lost = asyncio.Event()
+
+        def lose(operation: Operation) -> Fault | None:
+            if operation.name != "multi" or not faults:
+                return None
+            lost.set()
+            return faults.pop()
+
+        lab.cluster.on_request = lose
+        lab.cluster.freeze(lab.store)
+        claiming = asyncio.ensure_future(lab.claim())
+        await lost.wait()
+        claiming.cancel()
+        await asyncio.sleep(1)
+        assert await lab.rivals_store.exists(lab.node.path) is not None
+        await lab.node.release()
+        assert await lab.rivals_store.exists(lab.node.path) is None
 
     run(scenario())

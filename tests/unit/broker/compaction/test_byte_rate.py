@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from broker.compaction.byte_rate import ByteRate
 from broker.compaction.compactor import Compactor
 from broker.compaction.config import CompactionConfig
+from broker.compaction.ledger_output import ByteRate
 from broker.partition.partition import Partition
 from tests.fakes.brokers import Broker, World
 from tests.fakes.one_partition import one_partition

@@ -19,8 +19,8 @@ from broker.topics.topic_cleaner import TopicCleaner
 from client.errors import NoNode, WriteFailed
 from client.ids import Offset
 from client.ledger.config import LedgerClientConfig
-from client.log.compaction_state import NEVER_COMPACTED
 from client.log.segment_pages import Page, PageRef
+from client.log.segments import NEVER_COMPACTED
 from client.metadata import paths
 from tests.fakes.brokers import Broker, World, done, forget_cache, settle, with_config
 from tests.fakes.keyed import Kept, keyed, newest, read_keyed

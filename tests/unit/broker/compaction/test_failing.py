@@ -241,3 +241,43 @@ def test_the_admin_api_says_why_nobody_knows_how_a_partition_stands(
         assert set(shown) == set(compaction.SCHEMAS["Compaction"]["properties"])
 
     two_partitions(scenario)
+
+
+def test_a_roll_that_does_not_end_holds_up_no_other_partition() -> None:
+    """IN-TIME: its own round fails, and is tried again."""
+
+    async def scenario(world: World, broker: Broker, partitions: list[Partition]) -> None:
+        written = [await filled(one) for one in partitions]
+        stuck = partitions[0]
+        world.backend.service.stop_at("create")
+        rolling = asyncio.ensure_future(stuck.changes.roll())
+        await asyncio.sleep(1)
+        del world.backend.service.gate["create"]  # only that one waits
+        cleaning = compactor(broker, *partitions)
+        async with asyncio.timeout(200):
+            await cleaning.visit_all()
+        assert stuck.changes.is_rolling
+        assert broker.services.metrics.compaction_rounds == 1
+        found = [cleaning.status(one) for one in partitions]
+        assert [one.failure_count for one in found if one is not None] == [1, 0]
+        await broker.services.lease.ask(broker.store)
+        assert newest(await read_keyed(partitions[1])) == newest(written[1])
+        rolling.cancel()
+
+    two_partitions(scenario)
+
+
+def test_a_ledger_that_takes_nothing_holds_up_no_other_partition() -> None:
+    async def scenario(world: World, broker: Broker, partitions: list[Partition]) -> None:
+        for one in partitions:
+            await filled(one)
+        cleaning = compactor(broker, *partitions)
+        broker.ledgers.hold_answers = True
+        async with asyncio.timeout(300):
+            await cleaning.visit_all()
+        found = [cleaning.status(one) for one in partitions]
+        assert [one.failure_count for one in found if one is not None] == [1, 1]
+        assert "confirmed nothing" in found[0].reason  # type: ignore[union-attr]
+        broker.ledgers.release()
+
+    two_partitions(scenario)

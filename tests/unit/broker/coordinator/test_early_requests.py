@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
+from broker.coordinator.coordinators import PREPARE_AGAIN_S
 from broker.coordinator.core.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, coordinator_partition
-from broker.coordinator.internal_topic import PREPARE_AGAIN_S
 from broker.coordinator.runtime import Phase
 from broker.errors import BrokerError, LogReadFailed
 from broker.front.handlers import find_coordinator, offset_fetch

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from broker.access.rights import OPERATIONS_NOT_ASKED
 from broker.app import Broker
 from broker.security.config import SecurityConfig
 from broker.security.core.acls import (
@@ -18,6 +17,7 @@ from broker.security.core.acls import (
     Permission,
     ResourceType,
 )
+from broker.security.rights import OPERATIONS_NOT_ASKED
 from client.wire.kafka.apis import ApiKey
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient

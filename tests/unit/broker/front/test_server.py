@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from broker.app import Broker
+from broker.cluster.core.topology import TopicInfo
+from broker.config import TelemetrySettings
 from broker.errors import CoordinatorNotAvailable
 from broker.front.dispatch import Dispatcher, Handler
 from broker.front.handlers.registry import handlers
 from broker.front.server import DECODED_TIMES, REQUEST_BYTES
 from broker.front.services import Call, Services
-from broker.front.telemetry.config import TelemetrySettings
 from client.wire.kafka.apis import ApiKey, schema_versions
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient
@@ -334,28 +335,90 @@ class TestBackPressure:
         partition.resign("test")
         await until(lambda: not broker.server.in_flight_bytes)
 
-    async def test_a_request_that_waits_for_its_answer_is_held_without_its_client(
-        self, cloud: FakeCloud
-    ) -> None:
+    async def test_a_change_that_waits_is_held_without_its_client(self, cloud: FakeCloud) -> None:
         broker = await cloud.start_broker(1)
-        gate = asyncio.Event()
+        gate, done = asyncio.Event(), asyncio.Event()
 
         async def wait(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
             await gate.wait()
+            done.set()
             return {}
 
-        table = [
-            row._replace(handle=wait) if row.key == ApiKey.METADATA else row for row in handlers()
-        ]
-        broker.server.dispatcher = Dispatcher(broker.services, table)
-        client = await WireClient.connect(broker.port)
-        client.send(ApiKey.METADATA, 12, topics=[{"name": "x" * 2000, "topic_id": None}])
+        client = await self.one_that_waits(broker, ApiKey.DELETE_GROUPS, wait)
+        client.send(ApiKey.DELETE_GROUPS, 2, groups_names=["x" * 2000])
         await until(lambda: broker.server.in_flight_bytes > 2000)
         await client.close()
         await breathe()
         assert broker.server.in_flight_bytes > 2000
         gate.set()
         await until(lambda: not broker.server.in_flight_bytes)
+        assert done.is_set()
+
+    @pytest.mark.parametrize("count", [1, 5000], ids=["decoded at once", "decoded in steps"])
+    async def test_a_question_ends_with_its_client(self, cloud: FakeCloud, count: int) -> None:
+        broker = await cloud.start_broker(1)
+        asked, ended = asyncio.Event(), asyncio.Event()
+
+        async def wait(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+            try:
+                asked.set()
+                await asyncio.get_running_loop().create_future()
+            finally:
+                ended.set()
+            return {}
+
+        client = await self.one_that_waits(broker, ApiKey.FIND_COORDINATOR, wait)
+        client.send(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["x" * 500] * count)
+        await asked.wait()
+        assert broker.server.in_flight_bytes > 500
+        await client.close()
+        await until(lambda: not broker.server.in_flight_bytes)
+        assert ended.is_set()
+
+    async def test_what_was_asked_before_ends_no_later_request(self, cloud: FakeCloud) -> None:
+        broker = await cloud.start_broker(1)
+        gate, done = asyncio.Event(), asyncio.Event()
+
+        async def wait(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+            await gate.wait()
+            done.set()
+            return {}
+
+        client = await self.one_that_waits(broker, ApiKey.DELETE_GROUPS, wait)
+        await client.call(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])
+        client.send(ApiKey.DELETE_GROUPS, 2, groups_names=["g"])
+        await until(lambda: broker.server.in_flight_bytes > 0)
+        await client.close()
+        gate.set()
+        await until(lambda: not broker.server.in_flight_bytes)
+        assert done.is_set()
+
+    async def test_a_topic_that_was_asked_for_is_made_though_its_client_has_gone(
+        self, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broker = await cloud.start_broker(1)
+        topics, begun, gate = broker.services.topics, asyncio.Event(), asyncio.Event()
+        create = topics.create
+
+        async def create_late(name: str) -> TopicInfo:
+            begun.set()
+            await gate.wait()
+            return await create(name)
+
+        monkeypatch.setattr(topics, "create", create_late)
+        client = await WireClient.connect(broker.port)
+        client.send(ApiKey.METADATA, 12, topics=[{"name": "t", "topic_id": None}])
+        await begun.wait()
+        await client.close()
+        await until(lambda: not broker.server.in_flight_bytes)
+        gate.set()
+        await until(lambda: "t" in broker.cluster.topics)
+
+    async def one_that_waits(self, broker: Broker, key: ApiKey, handle: Any) -> WireClient:
+        """Return a client of a broker whose handler of one API is another one."""
+        table = [row._replace(handle=handle) if row.key == key else row for row in handlers()]
+        broker.server.dispatcher = Dispatcher(broker.services, table)
+        return await WireClient.connect(broker.port)
 
     async def test_requests_that_wait_for_their_group_keep_nobody_from_starting(
         self, cloud: FakeCloud
@@ -546,3 +609,43 @@ class TestDispatch:
             assert isinstance(row, Handler)
             assert (row.handle is None) != (row.start is None)
             assert row.versions[0] <= row.versions[1]
+
+
+async def test_a_long_client_id_is_kept_in_part(cloud: FakeCloud) -> None:
+    """Or whatever remembers clients would hold 32 KiB for each, four times that for some."""
+    seen: list[str | None] = []
+
+    def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+        seen.append(call.client_id)
+        return {"error_code": 0, "api_keys": []}
+
+    broker = await cloud.start_broker(1)
+    handler = Handler(int(ApiKey.API_VERSIONS), (0, 4), handle, None)
+    broker.server.dispatcher = Dispatcher(broker.services, [handler])
+    client = await WireClient.connect(broker.port)
+    for text in (b"", b"x" * 255, b"x" * 32_767):
+        client.send_raw(framed(header(ApiKey.API_VERSIONS, 0, text)))
+    await until(lambda: len(seen) == 3)
+    assert seen == ["", "x" * 255, "x" * 255]
+    await client.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_request_that_is_cancelled_before_it_begins_holds_nothing(
+    cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await cloud.start_broker()
+    client = await WireClient.connect(broker.port)
+    dispatcher, cancelled = broker.server.dispatcher, []
+
+    def run(*arguments: Any) -> None:
+        original(*arguments)
+        cancelled.extend(task for task in dispatcher._tasks if task.cancel())
+
+    original = dispatcher._run
+    monkeypatch.setattr(dispatcher, "_run", run)
+    client.send(ApiKey.LIST_GROUPS, 4, states_filter=[])  # its handler is never awaited
+    await until(lambda: bool(cancelled))
+    await until(lambda: not dispatcher._tasks)
+    assert broker.server.in_flight_bytes == 0
+    await client.close()

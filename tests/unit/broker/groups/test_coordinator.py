@@ -16,16 +16,19 @@ from broker.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
+from broker.groups.core.consumer_heartbeat import JOINING, ConsumerHeartbeat
 from broker.groups.core.group_types import (
     GroupState,
+    GroupType,
     Leaving,
 )
 from broker.groups.core.offset_records import offset_record
 from client.ids import Offset
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from client.wire.steps import finish
 from tests.fakes.group_coordinator import GROUP, Broker, settle
 from tests.fakes.partitions import FakeLog
+from tests.fakes.raised import Bug, broken
 from tests.fakes.virtual_time import run
 
 
@@ -43,12 +46,54 @@ def test_a_group_forms_commits_and_is_described() -> None:
         assert description.state is GroupState.STABLE
         assert broker.coordinator.view().group_ids() == [GROUP]
         assert broker.coordinator.view().headline(GROUP) == (
-            GROUP, GroupState.STABLE, description.protocol_type, len(description.members)
+            GROUP, GroupState.STABLE, description.protocol_type, len(description.members),
+            GroupType.CLASSIC,
         )  # fmt: skip
         assert broker.coordinator.view().headline("other") is None
         assert broker.coordinator.view().describe("other") is None
         assert broker.coordinator.last_view.state_counts()[GroupState.STABLE] == 1
-        assert list(finish(broker.coordinator.last_view.oldest_commits())) == ["t"]
+        assert list(finish(broker.coordinator.last_view.committed_topics())) == ["t"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("name", ["replay", "on_stored", "on_deadline", "effect"])
+def test_whatever_raises_who_waits_hears_and_the_log_is_read_again(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        told: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: told.append(context.get("exception"))
+        )
+        broker = await Broker(FakeLog()).active()
+        first, _ = await broker.stable()
+        assert await broker.commit(5, reply=first) is None
+        coordinator = broker.coordinator
+        shard = coordinator._shard
+
+        def broken_once(*_args: object) -> None:
+            monkeypatch.undo()
+            broken()
+
+        waiting = asyncio.ensure_future(broker.commit(6, reply=first))
+        await asyncio.sleep(0)
+        owner, name_of = (
+            (coordinator, "_on_effect") if name == "effect" else (coordinator._shard, name)
+        )
+        monkeypatch.setattr(type(owner), name_of, broken_once)
+        if name == "effect":
+            with pytest.raises(Bug):
+                coordinator._perform([object()])
+        elif name == "on_deadline":
+            await asyncio.sleep(120)
+        found = await asyncio.wait_for(asyncio.gather(waiting, return_exceptions=True), 30)
+        if name not in ("on_deadline", "effect"):
+            assert isinstance(found[0], NotCoordinator)
+            assert [type(error) for error in told] == [Bug]
+        await broker.active()
+        assert broker.offset() in (5, 6)
+        assert coordinator._shard is not shard
 
     run(scenario())
 
@@ -119,7 +164,7 @@ class TestLoading:
     def test_records_of_newer_kinds_are_skipped(self) -> None:
         async def scenario() -> None:
             log = FakeLog()
-            log.batches.append((Offset(0), Offset(1), build_batch([Record(b"\0\7junk", b"x")])))
+            log.batches.append((Offset(0), Offset(1), build_batch([Record(b"\0\x0fjunk", b"x")])))
             await Broker(log).active()
 
         run(scenario())
@@ -285,6 +330,47 @@ class TestDoubt:
             ):
                 with pytest.raises(NotCoordinator):
                     ask()
+            assert broker.coordinator.last_view.describe(GROUP) is not None
+
+        run(scenario())
+
+    def test_nobody_is_refused_for_what_a_successor_may_know(self) -> None:
+        async def scenario() -> None:
+            broker = await Broker(FakeLog()).active()
+            first, _ = await broker.stable()
+            broker.partition.in_doubt = True
+            later = first._replace(generation=first.generation + 1)
+            stranger = first._replace(member_id="of a successor")
+            for reply in (later, stranger):
+                with pytest.raises(NotCoordinator):
+                    await broker.commit(1, reply=reply)
+                with pytest.raises(NotCoordinator):
+                    await broker.sync(reply)
+                with pytest.raises(NotCoordinator):
+                    broker.heartbeat(reply)
+            with pytest.raises(NotCoordinator):
+                await broker.join(stranger.member_id)
+            with pytest.raises(NotCoordinator):
+                broker.coordinator.leave(GROUP, [Leaving(stranger.member_id, None)])
+
+        run(scenario())
+
+    def test_a_member_of_the_consumer_protocol_is_heard_meanwhile(self) -> None:
+        async def scenario() -> None:
+            broker = await Broker(FakeLog()).active()
+            joining = ConsumerHeartbeat(
+                GROUP, "m", JOINING, None, None, "c", "/h", 60_000, ("t",), None, None, {},
+                lambda _: True,
+            )  # fmt: skip
+            epoch = (await broker.coordinator.heartbeat_consumer(joining)).epoch
+            beat = joining._replace(epoch=epoch)
+            broker.partition.in_doubt = True
+            for _ in range(5):
+                await asyncio.sleep(40)
+                with pytest.raises(NotCoordinator):
+                    await broker.coordinator.heartbeat_consumer(beat)
+            broker.partition.in_doubt = False
+            assert (await broker.coordinator.heartbeat_consumer(beat)).epoch == epoch
 
         run(scenario())
 

@@ -15,7 +15,7 @@ from broker.errors import (
     Overloaded,
     RebalanceInProgress,
 )
-from broker.groups.core.group_offsets import TopicPartition
+from broker.groups.core.group_offsets import EndedTopic, TopicPartition
 from broker.groups.core.group_types import (
     Commit,
     OffsetToCommit,
@@ -205,13 +205,15 @@ class TestGroupsAndOffsets:
                 for topic in ("t", "u")
             ]
             await settle()
-            broker.coordinator.delete_topic("t")  # with commits still on their way
+            broker.coordinator.delete_topic(
+                EndedTopic("t", None)
+            )  # with commits still on their way
             broker.partition.confirm()
             await asyncio.gather(*calls)
             assert broker.offset(group="a", topic="t") is None
             assert broker.offset(group="b", topic="u") == 1
             broker.coordinator.close()
-            broker.coordinator.delete_topic("u")  # nothing to do any more
+            broker.coordinator.delete_topic(EndedTopic("u", None))  # nothing to do any more
 
         run(scenario())
 

@@ -9,12 +9,13 @@ import pytest
 
 from broker.leadership.orphan_ledgers import LedgerSet, OrphanLedgers, purpose_of
 from broker.partition.core.log_limits import LogLimits
-from broker.partition.ledger_creation import create_ledger
+from broker.partition.ledgers import create_ledger
 from client.ids import BrokerId, LeaderEpoch, LedgerId
 from client.log.segment_pages import NewPage, Page, PageName
 from client.metadata import paths
 from client.metadata.memory import Fault
 from client.segments.page_nodes import write_page
+from tests.fakes.bad_nodes import BAD_NODES
 from tests.fakes.brokers import (
     Broker,
     ClientBackend,
@@ -233,5 +234,26 @@ def test_a_sweep_that_fails_as_nobody_expected_comes_again(
         await sweep.close()
         assert rounds == 3
         assert sum("task.failed" in each.message for each in caplog.records) == 3
+
+    with_sweep(scenario)
+
+
+@pytest.mark.parametrize("bad", BAD_NODES[1:])
+def test_a_list_that_cannot_be_read_protects_its_ledgers_and_no_others(bad: bytes) -> None:
+    async def scenario(world: World, broker: Broker, sweep: OrphanLedgers) -> None:
+        spoiled, whole = await world.topic("spoiled"), await world.topic("whole")
+        left = {}
+        for topic in (spoiled, whole):
+            for _ in range(3):
+                await broker.open(topic)
+            made = await create_ledger(broker.ledgers, topic, 0, LeaderEpoch(1))
+            left[topic.name] = made.ledger_id
+        path = paths.partition(spoiled.id_text, 0)
+        listed = [item.ledger_id for item in world.segments(spoiled).segments]
+        await world.admin.set(path, bad)
+        assert await sweep.sweep() == [left["whole"]]
+        assert await sweep.sweep_pages() == []
+        assert {left["spoiled"], *listed} <= {*world.ledger_ids()}
+        assert list(broker.store.unreadable.all()) == [path]
 
     with_sweep(scenario)

@@ -6,7 +6,7 @@ import asyncio
 from uuid import UUID
 
 from broker.leadership.awaited_partitions import Key
-from broker.leadership.takeover_turns import TakeoverTurns
+from broker.leadership.ownership import TakeoverTurns
 
 
 def key(index: int) -> Key:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.leadership.task_event import TaskEvent
+from broker.leadership.ownership import TaskEvent
 
 
 async def _waiting(event: TaskEvent) -> asyncio.Task[None]:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import pytest
 
-from broker.errors import NotEnoughReplicas
+from broker.errors import NotEnoughReplicas, Overloaded
 from broker.leadership.under_replicated_roller import UnderReplicatedRoller
 from client.errors import ConnectionLoss, NotEnoughBookies
 from client.ids import BookieId, LedgerId
@@ -38,7 +38,22 @@ class Partition:
     def would_grow(self, bookie_count: int) -> bool:
         return min(3, bookie_count) > self.copies
 
-    async def roll(self) -> None:
+    has_ledger = True
+    seeks = 0
+
+    def may_gain(self, bookie_count: int) -> bool:
+        return not self.has_ledger and bookie_count >= 2
+
+    async def seek_ledger(self) -> None:
+        self.seeks += 1
+        if self.fails:
+            self.fails -= 1
+            raise NotEnoughBookies("not on two racks")
+        self.has_ledger = True
+
+    is_rolling = False
+
+    async def roll(self, wait_s: float | None = None) -> None:
         self.rolls += 1
         await asyncio.sleep(0.01)
         if self.fails:
@@ -70,6 +85,26 @@ def test_partitions_that_would_gain_are_rolled_when_bookies_appear() -> None:
     run(scenario())
 
 
+def test_partitions_without_a_ledger_look_for_one_when_bookies_may_be_enough() -> None:
+    async def scenario() -> None:
+        ledgers = FakeLedgers()
+        ledgers.bookie_count = 1
+        short, full = Partition("short-0", 3), Partition("full-0", 3)
+        short.has_ledger, short.fails = False, 1
+        strength = UnderReplicatedRoller([short, full], ledgers.client(), nothing_marked)
+        strength.start()
+        await asyncio.sleep(100)
+        assert short.seeks == 0
+        ledgers.set_bookie_count(2)
+        await asyncio.sleep(1)
+        assert (short.seeks, short.has_ledger) == (1, False)
+        await asyncio.sleep(6)
+        assert (short.seeks, short.has_ledger, full.seeks) == (2, True, 0)
+        await strength.close()
+
+    run(scenario())
+
+
 def test_a_failed_roll_is_tried_again_and_holds_up_nobody() -> None:
     async def scenario() -> None:
         ledgers = FakeLedgers()
@@ -86,6 +121,64 @@ def test_a_failed_roll_is_tried_again_and_holds_up_nobody() -> None:
         await strength.close()
 
     run(scenario())
+
+
+def test_rolls_that_never_end_hold_up_nobody() -> None:
+    """IN-TIME: a bookie that its ledger cannot do without, and that is slow, makes a roll last."""
+
+    async def scenario() -> None:
+        ledgers = FakeLedgers()
+        ledgers.bookie_count = 2
+        stuck = [Stuck(f"stuck-{number}", 2) for number in range(9)]
+        sound = Partition("sound-0", 2)
+        strength = UnderReplicatedRoller([*stuck, sound], ledgers.client(), nothing_marked)
+        strength.start()
+        ledgers.set_bookie_count(3)
+        await asyncio.sleep(20)
+        assert sound.rolls == 1
+        await asyncio.sleep(300)
+        assert [one.rolls for one in stuck] == [1] * 9, "what goes on is not begun once more"
+        await strength.close()
+
+    run(scenario())
+
+
+def test_ledgers_that_are_sought_without_end_hold_up_nobody() -> None:
+    """IN-TIME: a metadata store or a bookie that is slow makes the search last."""
+
+    async def scenario() -> None:
+        ledgers = FakeLedgers()
+        ledgers.bookie_count = 1
+        stuck = [Seeking(f"stuck-{number}", 3) for number in range(9)]
+        short, sound = Partition("short-0", 3), Partition("sound-0", 1)
+        short.has_ledger = False
+        strength = UnderReplicatedRoller([*stuck, short, sound], ledgers.client(), nothing_marked)
+        strength.start()
+        ledgers.set_bookie_count(2)
+        await asyncio.sleep(30)
+        assert (short.has_ledger, sound.rolls) == (True, 1)
+        await strength.close()
+
+    run(scenario())
+
+
+class Seeking(Partition):
+    """It has no ledger, and looks for one without end."""
+
+    has_ledger = False
+
+    async def seek_ledger(self) -> None:
+        await asyncio.sleep(1e6)
+
+
+class Stuck(Partition):
+    """Its roll begins, and never ends."""
+
+    async def roll(self, wait_s: float | None = None) -> None:
+        self.rolls += 1
+        self.is_rolling = True
+        await asyncio.sleep(1e6 if wait_s is None else wait_s)
+        raise Overloaded("its roll goes on")
 
 
 def test_a_lost_member_is_waited_for_and_then_done_without() -> None:

@@ -9,13 +9,17 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker.app import Broker
-from broker.errors import NotEnoughReplicas, PeerUnanswered, PeerUnavailable
-from broker.link.link_api import LinkApi
+from broker.errors import NotEnoughReplicas, PeerError, PeerUnanswered, PeerUnavailable
+from broker.front.services import Peer
+from broker.link.core.link_api import LinkApi
 from broker.link.links import Links
 from broker.security.config import SecurityConfig
+from broker.security.rights import CLUSTER_ACTION
+from client.callbacks import Kind
 from client.ids import BrokerId
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.link_stranger import Stranger
+from tests.fakes.raised import Reports, broken
 from tests.fakes.scrape import parse
 
 ECHO: LinkApi[str, str] = LinkApi(
@@ -72,6 +76,22 @@ def one_sample(broker: Broker, name: str, **labels: str) -> float:
     return parse(broker.metrics.exposition())[
         f"quire_broker_{name}" + (f"{{{shown}}}" if shown else "")
     ]
+
+
+async def test_who_raises_on_an_outcome_costs_no_other_its_outcome(cloud: FakeCloud) -> None:
+    one, two = await pair(cloud)
+    reports = Reports()
+    for broker in (one, two):
+        links_of(broker).services.serve(ECHO, echo)
+    assert await links_of(one).ask(BrokerId(2), ECHO, "hi") == "1 said hi"
+    link = links_of(one)._link(BrokerId(2), "")
+    link.ask(ECHO.kind, b"first", broken)
+    waiting = asyncio.ensure_future(links_of(one).ask(BrokerId(2), ECHO, "second"))
+    await asyncio.sleep(0)
+    link.close()
+    with pytest.raises(PeerError):
+        await waiting
+    assert reports.kinds() == {Kind.LINK: 1}
 
 
 async def test_more_than_may_wait_is_refused_and_not_sent(cloud: FakeCloud) -> None:
@@ -242,3 +262,24 @@ async def test_clients_do_not_reach_it_by_a_listener_of_theirs(cloud: FakeCloud)
 async def test_clients_are_not_told_of_it(cloud: FakeCloud) -> None:
     one = await cloud.start_broker(1)
     assert max(one.services.served) < 1_000
+
+
+@pytest.mark.parametrize(("named", "answer"), [("BROKERS", None), (None, "closed")])
+async def test_a_listener_of_the_brokers_own_is_the_right_to_link(
+    cloud: FakeCloud, named: str | None, answer: str | None
+) -> None:
+    """Otherwise ANONYMOUS would need it, and would have it at every listener."""
+    security = SecurityConfig(
+        authorization=True,
+        inter_broker_listener=named,
+        listeners=("CLIENTS://127.0.0.1:0", "BROKERS://127.0.0.1:0"),
+        listener_protocols=("CLIENTS:PLAINTEXT", "BROKERS:PLAINTEXT"),
+    )
+    one = await cloud.start_broker(1, security=security, port=9092)
+    await cloud.start_broker(2)
+    await until(lambda: 2 in one.cluster.brokers)
+    async with Stranger(one, one.ports[named or "CLIENTS"]) as stranger:
+        assert await stranger.ask(0, stranger.hello()) == answer
+    async with Stranger(one, one.ports["CLIENTS"]) as stranger:
+        assert await stranger.ask(0, stranger.hello()) == "closed"
+    assert not one.services.rights.may(Peer("h", 1, "h", 2, "BROKERS"), CLUSTER_ACTION)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.partition.leading.admission import RoomWaits
+from broker.partition.partition import RoomWaits
 
 
 def test_first_come_first_served() -> None:

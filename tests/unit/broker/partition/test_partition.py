@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import struct
 
 import pytest
@@ -18,7 +19,7 @@ from broker.errors import (
     OutOfOrderSequence,
     Overloaded,
 )
-from broker.partition.partition import Partition
+from broker.partition.partition import HIGH_WATERMARK, Partition
 from client.errors import (
     ConnectionLoss,
     LedgerFenced,
@@ -29,8 +30,14 @@ from client.errors import (
 )
 from client.ids import LeaderEpoch, LedgerId, Offset
 from client.log.segments import SegmentFacts
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import Codec, crc_of, headers, parse_header
+from client.wire.kafka.batches.records import (
+    Codec,
+    Record,
+    build_batch,
+    crc_of,
+    headers,
+    parse_header,
+)
 from tests.fakes.brokers import (
     Broker,
     World,
@@ -181,7 +188,9 @@ def test_sequences_follow_the_accepted_order_not_the_confirmed_one() -> None:
 
 
 def test_gaps_are_refused_as_what_is_missing_was_while_the_leadership_is_new() -> None:
-    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+    async def scenario(world: World, broker: Broker, first: Partition) -> None:
+        await first.close(1.0)
+        partition = await broker.open(first.topic)
         with pytest.raises(NotLeader):
             partition.append(batch("2", pid=7, sequence=1))
         await done(partition.append(batch("1", pid=7, sequence=0)))
@@ -196,6 +205,20 @@ def test_gaps_are_refused_as_what_is_missing_was_while_the_leadership_is_new() -
         with pytest.raises(OutOfOrderSequence):
             partition.append(batch("4", pid=7, sequence=3))
         await done(partition.append(batch("any", pid=8, sequence=9)))
+
+    one_partition(scenario)
+
+
+def test_a_log_that_was_never_led_is_not_waited_for() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await done(partition.append(batch("any", pid=8, sequence=9)))
+        now_s = asyncio.get_running_loop().time()
+        refused, key = broker.services.refused, (partition.topic.topic_id, partition.index)
+        refused.note(*key, parse_header(batch("1", pid=7, sequence=0)), now_s)
+        with pytest.raises(NotLeader):  # 1 was refused before
+            partition.append(batch("2", pid=7, sequence=1))
+        await done(partition.append(batch("1", pid=7, sequence=0)))
+        await done(partition.append(batch("2", pid=7, sequence=1)))
 
     one_partition(scenario)
 
@@ -446,6 +469,81 @@ def test_timestamps_are_searched_per_record(interval: int) -> None:
     one_partition(scenario, index_interval_bytes=interval)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_newest_record_is_the_newest_confirmed_one_that_is_left(seed: int) -> None:
+    """Whatever was trimmed, also inside a batch, and whatever is on its way."""
+
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        rng, everything = random.Random(seed), list[int]()
+
+        async def check() -> None:
+            left = everything[partition.log_start_offset : partition.high_watermark]
+            expected = None
+            if left:
+                expected = partition.log_start_offset + left.index(max(left)), max(left)
+            assert await partition.reader.offset_of_max_timestamp() == expected
+
+        for _ in range(30):
+            stamps = [rng.randrange(1000) for _ in range(rng.randrange(1, 5))]
+            made = [Record(None, b"x", stamp) for stamp in stamps]
+            codec = rng.choice([Codec.GZIP, Codec.NONE])
+            broker.ledgers.hold_answers = True
+            append = partition.append(build_batch(made, codec=codec))
+            everything += stamps
+            await asyncio.sleep(0.01)
+            await check()  # it is not confirmed yet
+            broker.ledgers.release()
+            await done(append)
+            await check()
+            if rng.random() < 0.3:
+                await partition.changes.roll()
+                await check()
+            if rng.random() < 0.3:
+                span = partition.high_watermark - partition.log_start_offset
+                start = partition.log_start_offset + rng.randrange(1 + min(4, span))
+                await partition.changes.delete_records(Offset(start))
+                forget_cache(partition)
+                await check()
+        await partition.changes.delete_records(HIGH_WATERMARK)
+        assert await partition.reader.offset_of_max_timestamp() is None
+
+    one_partition(scenario)
+
+
+def test_while_a_segment_is_drained_the_newest_record_is_known() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        made = [Record(None, b"x", stamp) for stamp in (9, 5, 7)]
+        await done(partition.append(build_batch(made)))
+        await partition.changes.delete_records(Offset(1))
+        broker.ledgers.hold_answers = True
+        partition.append(build_batch([Record(None, b"x", 20)]))
+        rolling = asyncio.ensure_future(partition.changes.roll())
+        await asyncio.sleep(0.1)
+        partition.append(build_batch([Record(None, b"x", 30)]))
+        assert partition.changes.is_rolling
+        assert await partition.reader.offset_of_max_timestamp() == (2, 7)
+        broker.ledgers.release()
+        await rolling
+        await settle()
+        assert await partition.reader.offset_of_max_timestamp() == (4, 30)
+
+    one_partition(scenario)
+
+
+def test_what_the_sealed_ledger_confirmed_is_not_counted_as_the_next_ones() -> None:
+    """Nothing is written since the roll, and the newest record is trimmed."""
+
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        for stamp in (900, 100):
+            await done(partition.append(build_batch([Record(None, b"x", stamp)])))
+        await partition.changes.roll()
+        await settle()
+        await partition.changes.delete_records(Offset(1))
+        assert await partition.reader.offset_of_max_timestamp() == (1, 100)
+
+    one_partition(scenario)
+
+
 def test_no_record_no_timestamp() -> None:
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         assert await partition.reader.offset_for_timestamp(0) is None
@@ -634,11 +732,12 @@ def test_a_timestamp_search_goes_through_many_entries_and_refuses_damaged_record
         broken = bytearray(batch("v", timestamp_ms=500))
         struct.pack_into(">q", broken, 35, 900)  # the header promises more than the records have
         struct.pack_into(">I", broken, 17, crc32c(memoryview(broken)[21:]))
-        await done(partition.append(broken))
+        # As a version that believed headers has stored it.
+        await done(partition.append(broken, from_client=False))
         assert await partition.reader.offset_for_timestamp(600) is None
         broken[61] = 0x7F
         struct.pack_into(">I", broken, 17, crc32c(memoryview(broken)[21:]))
-        await done(partition.append(broken))
+        await done(partition.append(broken, from_client=False))
         # Who wrote it must not make the partition unsearchable: it is the batch that promises.
         assert await partition.reader.offset_for_timestamp(600) == (21, 900)
 

@@ -7,15 +7,20 @@ import asyncio
 import pytest
 
 from broker.errors import (
+    CompactionFailed,
     LeadershipLost,
     OffsetOutOfRange,
+    Overloaded,
+    RequestTimedOut,
 )
 from broker.partition.partition import HIGH_WATERMARK, Partition
 from client.errors import (
     NotEnoughBookies,
 )
 from client.ids import Offset
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.log.compacted import Round
+from client.log.segments import NEVER_COMPACTED
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.fakes.brokers import (
     Broker,
     World,
@@ -130,6 +135,42 @@ def test_a_change_goes_on_when_its_caller_goes_away(change: str) -> None:
                 await done(append)
                 await partition.changes.roll()
             assert partition.is_open
+
+    one_partition(scenario)
+
+
+def test_changes_behind_a_roll_that_does_not_end_are_withdrawn_in_time() -> None:
+    """IN-TIME: whoever visits many partitions must not wait for one without end."""
+
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await done(partition.append(batch("a")))
+        changes = partition.changes
+        broker.ledgers.hold_answers = True
+        partition.append(batch("b"))
+        rolling = asyncio.ensure_future(changes.roll(5.0))
+        await asyncio.sleep(1)
+        assert changes.is_rolling
+        at_s = asyncio.get_running_loop().time()
+        for change, late in (
+            (changes.delete_records(Offset(1), 3.0), RequestTimedOut),
+            (changes.release(0), CompactionFailed),
+            (changes.compact(None, Round(Offset(1), 0)), CompactionFailed),
+            (changes.roll(4.0), Overloaded),
+        ):
+            with pytest.raises(late):
+                await change
+        assert asyncio.get_running_loop().time() - at_s == pytest.approx(30 + 30 + 3 + 4)
+        with pytest.raises(Overloaded):
+            await rolling
+        assert changes.is_rolling, "what has begun goes on"
+        broker.ledgers.release()
+        await until(lambda: not changes.is_rolling)
+        await settle()
+        assert len(world.segments(partition.topic).segments) == 2, "and what was withdrawn is gone"
+        assert partition.log_start_offset == 0
+        assert partition.usage.listed.compaction == NEVER_COMPACTED
+        await broker.services.lease.ask(broker.store)
+        assert await changes.delete_records(Offset(1), 3.0) == 1
 
     one_partition(scenario)
 

@@ -25,10 +25,9 @@ from broker.errors import (
     TransactionCoordinatorFenced,
     UnknownLeaderEpoch,
 )
-from broker.partition.core.append_queue import Append
+from broker.partition.core.append_queue import Append, HeldAppend
+from broker.partition.core.held_batches import HELD_OVERHEAD_BYTES, ProducerTransaction
 from broker.partition.core.producer_state import WINDOW_BATCHES
-from broker.partition.core.transactions.held_appends import HeldAppend
-from broker.partition.core.transactions.held_batches import HELD_OVERHEAD_BYTES
 from broker.partition.partition import Partition
 from client.ids import LeaderEpoch, Offset
 from client.log.aborted_transactions import ABORTED_TYPE, open_block
@@ -385,6 +384,23 @@ def test_open_transactions_are_bounded() -> None:
         await done(send(partition, pid=3))
 
     run(scenario, open_transactions_max=2)
+
+
+@pytest.mark.parametrize("transaction", [CLASSIC, TV2])
+def test_no_batch_overtakes_one_that_found_too_many_open(transaction: ProducerTransaction) -> None:
+    """The log does not know the producer, and would take any sequence of it."""
+
+    async def scenario(world: World, verifier: FakeVerifier, partition: Partition) -> None:
+        await done(send(partition, pid=1))
+        with pytest.raises(NotEnoughReplicas):
+            send(partition, pid=2, transaction=transaction)
+        await end(partition, pid=1)
+        with pytest.raises(Overloaded, match="before this one"):
+            await done(send(partition, pid=2, sequence=1, transaction=transaction))
+        await done(send(partition, pid=2, transaction=transaction))
+        await done(send(partition, pid=2, sequence=1, transaction=transaction))
+
+    run(scenario, open_transactions_max=1)
 
 
 def test_transactions_that_were_held_together_stay_within_the_limit() -> None:

@@ -53,6 +53,21 @@ def test_lists_beside_an_open_admin_api_are_refused() -> None:
         assert BrokerConfig(security=security, **settings).security.authorization
 
 
+def test_a_short_password_of_brokers_is_refused_where_other_machines_may_guess() -> None:
+    def config(host: str, password: str) -> BrokerConfig:
+        return BrokerConfig(
+            security=SecurityConfig(
+                listeners=(f"SASL_PLAINTEXT://{host}:9092",),
+                inter_broker_user="brokers", inter_broker_password=password,
+            )
+        )  # fmt: skip
+
+    config("127.0.0.1", "short")
+    config("0.0.0.0", "x" * 16)
+    with pytest.raises(ConfigError, match="inter_broker_password has 15 characters"):
+        config("0.0.0.0", "x" * 15)
+
+
 def test_what_is_registered_of_several_listeners() -> None:
     security = SecurityConfig(
         listeners=("SSL://:0", "INSIDE://0.0.0.0:9092"),
@@ -68,3 +83,52 @@ def test_what_is_registered_of_several_listeners() -> None:
         "INSIDE": ("box", 9092, False, "PLAINTEXT"),
     }
     assert config.security.inter_broker_name == "INSIDE"
+
+
+APART: dict[str, Any] = {
+    "listeners": ("INSIDE://h:1", "OUTSIDE://h:2"),
+    "inter_broker_listener": "INSIDE",
+    "authorization": True,
+}
+SUPER: dict[str, Any] = {"super_users": ("User:ANONYMOUS",)}
+MUTUAL: dict[str, Any] = {**FILES, "tls_client_auth": "required", "tls_client_ca": Path("a")}
+
+
+@pytest.mark.parametrize(
+    ("protocols", "more", "is_refused"),
+    [
+        (("INSIDE:PLAINTEXT", "OUTSIDE:SSL"), FILES, True),
+        (("INSIDE:PLAINTEXT", "OUTSIDE:SSL"), {**MUTUAL, "tls_client_auth": "requested"}, True),
+        (("INSIDE:PLAINTEXT", "OUTSIDE:PLAINTEXT"), {}, True),
+        (("INSIDE:PLAINTEXT", "OUTSIDE:SSL"), MUTUAL, False),
+        (("INSIDE:PLAINTEXT", "OUTSIDE:SASL_PLAINTEXT"), {}, False),
+    ],
+)
+def test_anonymous_is_no_super_user_of_several_listeners(
+    protocols: tuple[str, ...], more: dict[str, Any], is_refused: bool
+) -> None:
+    config = {**APART, **more, "listener_protocols": protocols}
+    assert SecurityConfig(**config).links_by_listener, "it is not needed either"
+    if is_refused:
+        with pytest.raises(ConfigError, match="which every client of listener OUTSIDE is"):
+            SecurityConfig(**config, **SUPER)
+    else:
+        SecurityConfig(**config, **SUPER)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"authorization": True},
+        {"listeners": ("PLAINTEXT://h:1",), "inter_broker_listener": "PLAINTEXT"},
+        {**APART, "listener_protocols": ("INSIDE:SSL", "OUTSIDE:PLAINTEXT"), **MUTUAL},
+        {
+            **APART, "listener_protocols": ("INSIDE:PLAINTEXT", "OUTSIDE:PLAINTEXT"),
+            "inter_broker_listener": None,
+        },
+    ],
+)  # fmt: skip
+def test_no_listener_that_clients_use_or_that_knows_names_is_a_right(
+    settings: dict[str, Any],
+) -> None:
+    assert not SecurityConfig(**settings).links_by_listener

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker.security.config import SecurityConfig
-from broker.security.tls_files import TlsFiles
+from broker.security.listener_security import TlsFiles
 from client.errors import ConfigError
 from tests.fakes import certificates
 from tests.fakes.broker import until

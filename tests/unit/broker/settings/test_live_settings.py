@@ -15,7 +15,7 @@ from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import batch, create_topic, produce
 
-BROKER, TOPIC, GROUP = 4, 2, 32
+BROKER, TOPIC = 4, 2
 EVERY = ""
 
 
@@ -117,6 +117,20 @@ async def test_where_a_value_comes_from_is_told(broker: Broker, client: WireClie
     assert broker.config.num_partitions == 1
     assert await describe(client, BROKER, EVERY) == {}
     assert await broker.store.children(paths.BROKER_CONFIGS) == [], "nothing is left of it"
+
+
+async def test_what_means_nothing_here_is_stored_and_said_to_be_so(
+    broker: Broker, client: WireClient
+) -> None:
+    row = (await describe(client, BROKER, "1"))["log.cleaner.backoff.ms"]
+    assert (row.value, row.read_only, int(row.config_source)) == ("15000", False, 5)
+    assert (await alter(client, "1", log_cleaner_backoff_ms="77")).error_code is ErrorCode.none
+    await until(lambda: "log.cleaner.backoff.ms" in broker.services.settings.of("1"))
+    row = (await describe(client, BROKER, "1"))["log.cleaner.backoff.ms"]
+    assert (row.value, int(row.config_source)) == ("77", 2)
+    assert sources(row)[-1] == ("log.cleaner.backoff.ms", "15000", 5)
+    reauth = (await describe(client, BROKER, "1"))["connections.max.reauth.ms"]
+    assert (reauth.value, reauth.read_only) == ("0", True)
 
 
 async def test_defaults_of_topics_reach_partitions_that_are_led(
@@ -251,13 +265,6 @@ async def test_replacing_resets_what_is_not_named(broker: Broker, client: WireCl
     assert (broker.config.num_partitions, broker.config.group_size_max) == (1, 8)
 
 
-async def test_groups_have_no_settings_of_their_own(client: WireClient) -> None:
-    refused = await alter(client, "g", GROUP, consumer_session_timeout_ms="50000")
-    assert refused.error_code is ErrorCode.invalid_config
-    assert "group.*" in refused.error_message
-    assert (await alter(client, "g", GROUP, consumer_session_timeout_ms=None)).error_code == 0
-
-
 async def test_what_does_not_fit_a_brokers_file_leaves_it_as_it_was(
     cloud: FakeCloud, broker: Broker, client: WireClient, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -274,7 +281,7 @@ async def test_a_damaged_node_is_reported_and_can_be_repaired(
     await alter(client, EVERY, num_partitions="2")
     node = f"{paths.BROKER_CONFIGS}/@"
     await broker.store.set(node, b"{")
-    await until(lambda: "view.unreadable" in caplog.text)
+    await until(lambda: "metadata.unreadable" in caplog.text)
     assert (await alter(client, EVERY, num_partitions="3")).error_code is not ErrorCode.none
     await broker.store.delete(node)
     assert (await alter(client, EVERY, num_partitions="3")).error_code is ErrorCode.none

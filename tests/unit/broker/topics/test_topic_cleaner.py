@@ -14,6 +14,7 @@ from client.ids import LedgerId, Offset
 from client.log.segments import decode_segments
 from client.metadata import paths
 from client.metadata.memory import Fault, MemoryStore, Operation
+from tests.fakes.bad_nodes import HUGE_JSON, NEWER_FORMAT, NO_JSON
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.clock import FakeClock
 from tests.unit.broker.front.handlers.requests import batch, create_topic
@@ -243,4 +244,38 @@ async def test_an_unreadable_topic_stops_the_sweep(cloud: FakeCloud, broker: Bro
     clock.ms += 10 * ORPHAN_AGE_MS
     await cleaner_of(broker).sweep()
     assert await store.exists(paths.topic_partitions(orphan)) is not None
+    await cloud.close()
+
+
+@pytest.mark.parametrize("bad", [NO_JSON, NEWER_FORMAT, HUGE_JSON])
+@pytest.mark.parametrize("what", ["tombstone", "a tombstone's name", "definition", "list"])
+async def test_what_cannot_be_read_is_left_alone_and_other_deletions_go_on(
+    cloud: FakeCloud, broker: Broker, monkeypatch: pytest.MonkeyPatch, what: str, bad: bytes
+) -> None:
+    monkeypatch.setattr("broker.topics.topic_cleaner._RETRY_S", 0.01)
+    partition = await create_topic(broker)
+    ledgers = [*cloud.ledgers.ledgers]
+    other = await create_topic(broker, "u")
+    topic, store = partition.topic, cloud.tree.session()
+    cleaner = cleaner_of(broker)
+    await cleaner.close()
+    tombstone, name = paths.deleted_topic(topic.id_text), bad if what == "tombstone" else b"t"
+    place = {
+        "tombstone": tombstone,
+        "a tombstone's name": f"{paths.DELETED}/no uuid",
+        "definition": paths.topic("t"),
+        "list": paths.partition(topic.id_text, 0),
+    }[what]
+    await store.create(place, bad) if "name" in what else None
+    await store.create(tombstone, name) if "name" not in what else None
+    if what in ("definition", "list"):
+        await store.set(place, bad)
+    await broker.topics.delete("u")
+    cleaner.start()
+    await gone(cloud, other.topic.id_text)
+    unreadable = broker.store.unreadable
+    await until(lambda: place in unreadable.all() or tombstone in unreadable.all())
+    await cleaner.sweep()
+    assert (await store.get(place)).data == bad
+    assert {*ledgers} <= {*cloud.ledgers.ledgers}, "what belongs to it is there"
     await cloud.close()

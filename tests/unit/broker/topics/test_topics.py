@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
@@ -20,6 +21,7 @@ from broker.errors import (
 from client.ids import BrokerId
 from client.metadata import paths
 from client.metadata.memory import Fault, Operation
+from client.metadata.store import Change, Changed
 from tests.fakes.cluster_views import ClusterViews, broker_info, settle
 
 
@@ -162,10 +164,18 @@ async def test_lost_answers_are_settled(world: ClusterViews, fault: Fault) -> No
 
 async def test_an_answer_that_never_comes_is_a_timeout(world: ClusterViews) -> None:
     world.tree.on_request = lambda operation: (
-        Fault.LOSE_REQUEST if operation.name == "create" else None
+        Fault.LOSE_REQUEST if operation.name == "multi" else None
     )
     with pytest.raises(RequestTimedOut):
         await world.topics[0].create("t")
+    world.tree.on_request = lambda operation: None
+    await world.topics[0].create("t")
+    world.tree.on_request = lambda operation: (
+        Fault.LOSE_REQUEST if operation.name == "multi" else None
+    )
+    with pytest.raises(RequestTimedOut):
+        await world.topics[0].delete("t")
+    assert list(world.views[0].topics) == ["t"]
 
 
 async def test_two_changes_at_once_both_hold(world: ClusterViews) -> None:
@@ -184,26 +194,31 @@ async def test_two_changes_at_once_both_hold(world: ClusterViews) -> None:
 
 async def test_the_commit_point_of_each_change_is_in_its_place(world: ClusterViews) -> None:
     """A broker that dies between two writes must leave a whole topic, or none."""
-    writes: list[str] = []
+    writes: list[list[str]] = []
+    multi = world.stores[0].multi
 
-    def note(operation: Operation) -> None:
-        if operation.name in ("create", "multi", "set", "delete"):
-            writes.append(f"{operation.name} {operation.path}")
+    async def noted(changes: Sequence[Change]) -> list[Changed]:
+        writes.append([f"{type(change).__name__} {change.path}" for change in changes])
+        return await multi(changes)
 
-    world.tree.on_request = note
+    world.stores[0].multi = noted  # type: ignore[method-assign]
     topic = await world.topics[0].create("t", 2)
     directory = paths.topic_partitions(topic.id_text)
     assert writes == [
-        f"multi {directory}",
-        f"multi {directory}/0",
-        "create /quire/topics/t",
+        [f"Create {directory}"],
+        [f"Create {directory}/0", f"Create {directory}/1"],
+        [f"SetData {directory}", "Create /quire/topics/t"],
     ]
     writes.clear()
     await world.topics[0].grow("t", 3)
-    assert writes == [f"multi {directory}/2", "set /quire/topics/t"]
+    assert writes == [
+        [f"Create {directory}/2"],
+        [f"SetData {directory}", "SetData /quire/topics/t"],
+    ]
     writes.clear()
     await world.topics[0].delete("t")
-    assert writes == [f"multi /quire/deleted/{topic.id_text}", "delete /quire/topics/t"]
+    tombstone = f"Create /quire/deleted/{topic.id_text}"
+    assert writes == [[f"SetData {directory}", "Delete /quire/topics/t", tombstone]]
 
 
 async def test_every_view_shows_a_replica_list_until_it_is_removed(
@@ -240,3 +255,40 @@ async def test_a_replica_list_needs_a_partition_and_brokers(world: ClusterViews)
         with pytest.raises(InvalidReplicaAssignment):
             await world.topics[0].assign("t", {0: wrong})
     assert world.views[0].topics["t"].assignments == {}
+
+
+async def test_a_rolling_upgrade_loses_nothing_that_the_newer_release_wrote(
+    world: ClusterViews, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The newer release sets a setting and a field, the older one changes the rest."""
+    older, path = world.topics[0], paths.topic("t")
+    await world.stores[1].create(paths.broker(BrokerId(1)), broker_info(1).encode())
+    view = world.views[0]
+    await older.create("t", 2, config={"segment.ms": "5"})
+    node = await world.stores[1].get(path)
+    fields = json.loads(node.data)
+    newer = {
+        **fields,
+        "tiers": ["hot", {"after_days": 0.5}],
+        "configs": {**fields["configs"], "tier.ms": "1", "segment.bytes": "7"},
+    }
+    await world.stores[1].set(path, json.dumps(newer).encode(), node.version)
+    await settle(lambda: bool(view.topics["t"].config.carried and view.brokers))
+    assert "topic.settings_carried topic=t count=2" in caplog.text
+    assert not world.stores[0].unreadable.all()
+    config = view.topics["t"].config
+    assert (config.segment_ms, config.segment_bytes) == (5, 14), "it works with what is known"
+
+    await older.configure("t", lambda c: TopicConfig.parse({**c.overrides, "retention.ms": "9"}))
+    await older.configure("t", lambda c: TopicConfig.parse({**c.overrides, "segment.ms": "6"}))
+    await older.grow("t", 3)
+    await older.assign("t", {0: (BrokerId(1),)})
+    view.set_topic_defaults({"segment.jitter.ms": "3"})
+    await older.configure("t", lambda c: TopicConfig.parse({**c.overrides, "segment.ms": "8"}))
+
+    found = json.loads((await world.stores[1].get(path)).data)
+    assert found["tiers"] == newer["tiers"]
+    assert found["configs"] == {
+        "tier.ms": "1", "segment.bytes": "7", "segment.ms": "8", "retention.ms": "9",
+    }  # fmt: skip
+    assert found["partition_count"] == 3

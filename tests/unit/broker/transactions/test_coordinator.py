@@ -17,7 +17,7 @@ from broker.errors import (
     TransactionAbortable,
 )
 from broker.transactions.core.marker_queue import Leader, Outcome, Unled
-from broker.transactions.core.transaction_types import TIMED_OUT, TransactionState
+from broker.transactions.core.transaction import TIMED_OUT, TransactionState
 from client.errors import ConnectionLoss
 from client.ids import BrokerId, LeaderEpoch
 from tests.fakes.transaction_bench import P0, P1, TransactionBench

@@ -6,7 +6,7 @@ import asyncio
 from uuid import UUID
 
 from broker.transactions.core.marker_queue import Leader, Unled
-from broker.transactions.core.transaction_types import TransactionPartition
+from broker.transactions.core.transaction import TransactionPartition
 from client.metadata import paths
 from client.metadata.memory import Fault, Operation
 from tests.fakes.transaction_front import TransactionFront

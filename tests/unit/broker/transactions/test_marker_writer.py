@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from broker.coordinator.core.connection_order import Session
 from broker.errors import (
     FencedLeaderEpoch,
     InvalidProducerEpoch,
@@ -17,7 +18,6 @@ from broker.errors import (
     TransactionCoordinatorFenced,
     UnknownTopicOrPartition,
 )
-from broker.transactions.core.connection_order import Session
 from broker.transactions.core.link_messages import (
     MarkersAnswer,
     MarkersRequest,

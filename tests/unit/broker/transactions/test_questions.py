@@ -14,15 +14,15 @@ from broker.errors import (
     TransactionAbortable,
 )
 from broker.faults import Code
-from broker.partition.core.transactions.verification import VerificationRequest
+from broker.partition.core.held_batches import VerificationRequest
 from broker.transactions.core.link_messages import Verdict
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     AddPartitions,
     ProducerIdAndEpoch,
     TransactionPartition,
     TransactionVersion,
 )
-from broker.transactions.questions import Questions
+from broker.transactions.verifier import Questions
 from client.ids import BrokerId, ProducerId
 from tests.fakes.virtual_time import run
 

@@ -24,7 +24,7 @@ from broker.errors import (
     TransactionAbortable,
 )
 from broker.faults import Code
-from broker.partition.core.transactions.verification import VerificationRequest
+from broker.partition.core.held_batches import VerificationRequest
 from broker.transactions.core.link_messages import Verdict
 from broker.transactions.verifier import QUESTIONS_MAX, Verifier, verdict_error
 from client.ids import BrokerId, ProducerId

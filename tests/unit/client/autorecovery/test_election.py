@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import pytest
+
 from client.autorecovery.election import Election
 from client.errors import ConnectionLoss
 from client.ids import BookieId
@@ -68,5 +70,29 @@ def test_a_lost_answer_makes_no_second_candidate() -> None:
                 await election.won()
             await asyncio.sleep(1)
         assert len(await store.children(TOP)) == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.DELAY_REQUEST])
+def test_a_candidacy_that_its_server_does_not_show_yet_is_the_only_one(fault: Fault) -> None:
+    """With a second one we would wait for our own first one, and nobody would be auditor."""
+
+    async def scenario() -> None:
+        cluster = MemoryCluster(reconnect_delay_s=0.0)
+        cluster.late_s = lambda: 5.0
+        store = cluster.session()
+        election = Election(store, BookieId("a:1"), "/ledgers")
+        await store.create(TOP, make_parents=True)
+        faults = [fault]
+        cluster.on_request = lambda operation: (
+            faults.pop() if faults and operation.name == "create" else None
+        )
+        cluster.freeze(store)
+        with pytest.raises(ConnectionLoss):
+            await election.won()
+        async with asyncio.timeout(30):
+            await election.won()
+        assert len(await cluster.session().children(TOP)) == 1
 
     run(scenario())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from client.autorecovery.tree import ReplicationTree, vote_of
+from client.autorecovery.tree import UNREADABLE, ReplicationTree, vote_of
 from client.errors import MetadataCorrupt
 from client.ids import BookieId, LedgerId
 from client.ledger.under_replication import mark_under_replicated
 from client.metadata.memory import MemoryCluster, MemoryStore
+from client.metadata.store import Versioned, Watcher
+from tests.fakes.bad_nodes import HUGE_JSON, NEWER_FORMAT, NO_JSON
 from tests.fakes.virtual_time import run
 
 TREE = "/ledgers/underreplication"
@@ -91,6 +93,60 @@ def test_the_time_of_the_last_check_is_binary() -> None:
         await tree.set_checked_ms(301)
         assert (await store.get(f"{TREE}/checkallledgersctime")).data == b"\x08\xad\x02"
         assert await tree.checked_ms() == 301
+
+    run(scenario())
+
+
+def test_an_audit_is_asked_for_without_a_change_of_the_delay() -> None:
+    """Whoever sets another one meanwhile has asked for an audit, too; a server that lags shows the
+    delay of before."""
+
+    async def scenario() -> None:
+        cluster, store, tree = make()
+        await tree.switches.set_delay(30)
+        other = ReplicationTree(cluster.session(), BookieId("you:1"), "/ledgers")
+        cluster.freeze(store)
+        await other.switches.set_delay(60)
+        await tree.switches.trigger()
+        assert await tree.switches.delay() == (60.0, 2)
+        get = store.get
+
+        async def overtaken(path: str, watcher: Watcher | None = None) -> Versioned:
+            node = await get(path, watcher)
+            await other.switches.set_delay(90)
+            return node
+
+        store.get = overtaken  # type: ignore[method-assign]
+        await tree.switches.trigger()
+        assert await other.switches.delay() == (90.0, 3)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("bad", [NO_JSON, NEWER_FORMAT, b"x" * 101, HUGE_JSON])
+def test_what_cannot_be_read_is_named_and_stays(bad: bytes) -> None:
+    async def scenario() -> None:
+        _, store, tree = make()
+        await tree.prepare()
+        delay, checked = f"{TREE}/lostBookieRecoveryDelay", f"{TREE}/checkallledgersctime"
+        lock, vote = f"{TREE}/locks/urL0000000012", f"{TREE}/auditorelection"
+        for path in (delay, checked, lock, vote):
+            await store.create(path, bad)
+        assert await tree.switches.delay() is None
+        await tree.switches.trigger()
+        with pytest.raises(MetadataCorrupt):
+            await tree.checked_ms()
+        await tree.set_checked_ms(7)
+        assert await tree.locked_ledgers() == {12: UNREADABLE}
+        assert not await tree.lock(LedgerId(12))
+        assert await tree.auditor() == UNREADABLE
+        for path in (delay, checked, lock, vote):
+            assert (await store.get(path)).data == bad
+        assert store.unreadable.all().keys() == {delay, checked, lock, vote}
+        await store.set(f"{TREE}/LAYOUT", bad)
+        with pytest.raises(MetadataCorrupt, match=f"{TREE}/LAYOUT: ") as caught:
+            await tree.prepare()
+        assert len(str(caught.value)) < 500
 
     run(scenario())
 

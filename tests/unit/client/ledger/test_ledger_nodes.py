@@ -22,6 +22,7 @@ from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper
 from client.metadata.memory import Fault, MemoryCluster, Operation
 from client.metadata.store import MetadataStore
+from tests.fakes.bad_nodes import BAD_NODES
 
 ONE = LedgerId(1)
 
@@ -65,6 +66,34 @@ async def test_create_makes_parents_and_starts_at_version_0() -> None:
     assert await nodes.create(ONE, ledger()) == VersionedMetadata(ledger(), 0)
     assert cluster.tree.get("/ledgers/00/0000/L0001").data == metadata_codec.encode(ledger())
     assert await nodes.read(ONE) == VersionedMetadata(ledger(), 0)
+
+
+@pytest.mark.parametrize("bad", BAD_NODES, ids=range(len(BAD_NODES)))
+async def test_metadata_that_cannot_be_read_is_named_and_stays(bad: bytes) -> None:
+    _, nodes = await start()
+    path, store = paths.ledger(ONE), nodes._store
+    await store.create(path, bad, make_parents=True)
+    with pytest.raises(MetadataCorrupt, match=f"^{path}: "):
+        await nodes.read(ONE)
+    assert [*store.unreadable.all()] == [path]
+    with pytest.raises(LedgerExists):
+        await nodes.create(ONE, ledger())
+    transform = LedgerMetadata.in_recovery
+    with pytest.raises(MetadataCorrupt):
+        await nodes.update(ONE, VersionedMetadata(ledger(), 7), transform)
+    assert (await store.get(path)).data == bad
+    await store.set(path, metadata_codec.encode(ledger()))
+    assert (await nodes.read(ONE)).metadata == ledger()
+    assert store.unreadable.all() == {}
+
+
+async def test_a_ledger_that_is_deleted_is_named_no_more() -> None:
+    _, nodes = await start()
+    await nodes._store.create(paths.ledger(ONE), b"?", make_parents=True)
+    with pytest.raises(MetadataCorrupt):
+        await nodes.read(ONE)
+    await nodes.delete(ONE)
+    assert nodes._store.unreadable.all() == {}
 
 
 @pytest.mark.parametrize("fault", list(Fault))
@@ -145,6 +174,34 @@ async def test_update_whose_answer_was_lost_finds_its_own_write() -> None:
     updated = await nodes.update(ONE, current, transform)
     assert updated == VersionedMetadata(ledger().closed(EntryId(3), 30), 1)
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.DELAY_REQUEST])
+async def test_nothing_left_to_write_is_believed_of_the_newest_metadata_only(fault: Fault) -> None:
+    """The server that is asked after a lost answer does not have the write yet."""
+    cluster = MemoryCluster(reconnect_delay_s=0.0)
+    store = cluster.session()
+    nodes = nodes_of(store)
+    cluster.late_s = lambda: 1.0
+    current = await nodes.create(ONE, ledger())
+    cluster.on_request = fail_first("set", fault)
+    cluster.freeze(store)
+    wanted = [ledger().in_recovery()]
+    updated = await nodes.update(ONE, current, lambda _: wanted.pop() if wanted else None)
+    assert updated == VersionedMetadata(ledger().in_recovery(), 1)
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.DELAY_REQUEST])
+async def test_a_creation_is_recognised_in_a_session_that_begins_at_a_server_that_lags(
+    fault: Fault,
+) -> None:
+    cluster = MemoryCluster(reconnect_delay_s=0.0)
+    store = cluster.session()
+    nodes = nodes_of(store)
+    cluster.late_s = lambda: 1.0
+    cluster.on_request = fail_first("create", fault)
+    cluster.freeze(store)
+    assert (await nodes.create(ONE, ledger())).metadata == ledger()
 
 
 async def test_update_gives_up_after_some_attempts() -> None:

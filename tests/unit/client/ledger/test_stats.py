@@ -12,8 +12,7 @@ from client.errors import BookieTimeout, BookieUnavailable, NoSuchEntry
 from client.ids import BookieId, EntryId
 from client.ledger.bookies.bookie_directory import BookieDirectory
 from client.ledger.bookies.bookies import Bookies
-from client.ledger.metrics import ROWS, provide_ledgers
-from client.ledger.stats import LedgerStats
+from client.ledger.metrics import ROWS, LedgerStats, provide_ledgers
 from client.metadata.memory import MemoryCluster
 from client.node.exposition import Exposition, table
 from client.wire.bookkeeper.messages import (

@@ -55,6 +55,30 @@ async def test_the_same_mark_again_keeps_a_worker_from_removing_it() -> None:
     assert await read_mark(store, LEDGER) == Mark((A,), None, 1)
 
 
+async def test_a_mark_behind_a_server_that_lags_is_added_to_the_newest_one() -> None:
+    """The mark that the server still shows was removed since, and the new one has its version."""
+    cluster = MemoryCluster(reconnect_delay_s=0.0)
+    one, late = cluster.session(), cluster.session()
+    await mark_under_replicated(one, LEDGER, [A])
+    await late.sync("/")
+    cluster.freeze(late)
+    assert await remove_mark(one, LEDGER, 0)
+    await mark_under_replicated(one, LEDGER, [B])
+    await mark_under_replicated(late, LEDGER, [C])
+    assert await read_mark(one, LEDGER) == Mark((B, C), None, 1)
+
+
+async def test_what_a_newer_release_has_written_stays_in_the_mark() -> None:
+    store = make_store()
+    await mark_under_replicated(store, LEDGER, [A], now_ms=5)
+    path = paths.under_replicated_ledger(LEDGER)
+    theirs = b'reason: "holes"\nfragments {\n  first: 7\n  replica: "x:1"\n}\n'
+    await store.set(path, theirs + (await store.get(path)).data)
+    await mark_under_replicated(store, LEDGER, [B])
+    ours = b'replica: "a:1"\nreplica: "b:1"\nctime: 5\n'
+    assert (await store.get(path)).data == ours + theirs
+
+
 async def test_two_markers_at_once_lose_nothing() -> None:
     cluster = MemoryCluster(reconnect_delay_s=0.0)
     one, two = cluster.session(), cluster.session()

@@ -8,8 +8,14 @@ import pytest
 
 from client.errors import LogCorrupt
 from client.ids import EntryId, LeaderEpoch, LedgerId, Offset, ProducerId
-from client.log.aborted_index import BlockRef, LedgerAborted, decode_index, index_run
-from client.log.aborted_transactions import AbortedBlock, AbortedTransaction
+from client.log.aborted_transactions import (
+    AbortedBlock,
+    AbortedTransaction,
+    BlockRef,
+    LedgerAborted,
+    decode_index,
+    index_run,
+)
 from client.log.segment import Segment, SegmentFacts, SnapshotPlace, TransactionFacts
 
 

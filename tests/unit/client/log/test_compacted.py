@@ -6,7 +6,6 @@ import pytest
 
 from client.ids import LeaderEpoch, LedgerId, Offset
 from client.log.compacted import Round, Swap, completed, page_of, released, swapped
-from client.log.paging import paged, unfolded
 from client.log.segment_pages import Page
 from client.log.segments import (
     COMPACTED_VERSION,
@@ -16,6 +15,8 @@ from client.log.segments import (
     decode_segments,
     epoch_end,
     is_inline,
+    paged,
+    unfolded,
 )
 
 NOW_MS = 77

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from client.ids import LedgerId, Offset
-from client.log.compaction_state import (
+from client.log.segments import (
     CompactionState,
     Retired,
     state_from_json,

@@ -17,8 +17,7 @@ from client.log.entry_format import (
     seal_internal,
     take_batches,
 )
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import parse_header
+from client.wire.kafka.batches.records import Record, build_batch, parse_header
 
 BATCH = build_batch([Record(b"k", b"v", 10)], base_offset=Offset(70), leader_epoch=LeaderEpoch(3))
 

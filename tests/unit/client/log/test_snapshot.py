@@ -8,8 +8,7 @@ import pytest
 
 from client.errors import LogCorrupt
 from client.ids import EntryId, LeaderEpoch, LedgerId, Offset, ProducerId
-from client.log.aborted_index import LedgerAborted
-from client.log.aborted_transactions import AbortedTransaction
+from client.log.aborted_transactions import AbortedTransaction, LedgerAborted
 from client.log.entry_format import is_internal, open_internal, seal_internal
 from client.log.snapshot import (
     NO_TRANSACTIONS,
@@ -19,7 +18,7 @@ from client.log.snapshot import (
     seal_snapshot,
     snapshot_points,
 )
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 
 EPOCH = LeaderEpoch(2)
 POINTS = (IndexPoint(Offset(0), EntryId(0), -1), IndexPoint(Offset(30), EntryId(9), 777))

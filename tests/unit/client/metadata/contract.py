@@ -533,3 +533,187 @@ class StoreContract:
             await store.get(f"{lab.root}/a")
         await store.close()
         assert (store.session_id, watch.calls, states.calls) == (0, [], [])
+
+
+class LagLab(Protocol):
+    """An ensemble, one server of which can be kept from hearing of what is committed."""
+
+    root: str
+
+    async def session(self) -> MetadataStore: ...
+    async def slow_session(self) -> MetadataStore:
+        """A session at the server that can be kept behind."""
+
+    async def hold(self) -> None:
+        """From now on that server hears of nothing that is committed."""
+
+    async def release(self) -> None:
+        """Let it hear of everything, in its time."""
+
+    async def move(self, store: MetadataStore, *, to_slow: bool = False) -> None:
+        """Cut a session's connection; the next one leads to a server that lags, or does not."""
+
+    async def stall(self) -> None:
+        """From now on nothing is committed: the leader waits for a majority."""
+
+    async def proceed(self) -> None: ...
+    async def quiet(self) -> None:
+        """Wait for longer than an answer takes that is on its way."""
+
+
+class LagContract:
+    async def test_a_lagging_server_shows_the_past(self, lab: LagLab) -> None:
+        writer, reader = await lab.session(), await lab.slow_session()
+        a, b, c = (f"{lab.root}/{name}" for name in "abc")
+        await writer.multi([Create(a, b"old"), Create(b)])
+        await reader.sync(lab.root)
+        await lab.hold()
+        await writer.set(a, b"new", 0)
+        await writer.delete(b)
+        await writer.create(c)
+        assert await writer.children(lab.root) == ["a", "c"]
+        node = await reader.get(a)
+        assert (node.data, node.version) == (b"old", 0)
+        assert await reader.children(lab.root) == ["a", "b"]
+        assert await reader.exists(b) is not None
+        assert await reader.exists(c) is None
+        assert [n is not None for n in await reader.get_many([a, b, c])] == [True, True, False]
+        await lab.release()
+        await reader.sync(lab.root)
+        assert (await reader.get(a)).data == b"new"
+        assert await reader.children(lab.root) == ["a", "c"]
+
+    async def test_sync_waits_until_the_server_has_caught_up(self, lab: LagLab) -> None:
+        writer, reader = await lab.session(), await lab.slow_session()
+        await writer.create(f"{lab.root}/a", b"old")
+        await reader.sync(lab.root)
+        await lab.hold()
+        await writer.set(f"{lab.root}/a", b"new")
+        syncing = asyncio.ensure_future(reader.sync(lab.root))
+        behind = asyncio.ensure_future(reader.get(f"{lab.root}/a"))
+        await lab.quiet()
+        assert (syncing.done(), behind.done()) == (False, False)
+        await lab.release()
+        await syncing
+        assert (await behind).data == b"new"
+
+    async def test_a_write_is_made_at_once_and_answered_once_its_server_has_applied_it(
+        self, lab: LagLab
+    ) -> None:
+        other, writer = await lab.session(), await lab.slow_session()
+        await writer.create(f"{lab.root}/a", b"old")
+        await lab.hold()
+        before = asyncio.ensure_future(writer.get(f"{lab.root}/a"))
+        writing = asyncio.ensure_future(writer.set(f"{lab.root}/a", b"new"))
+        behind = asyncio.ensure_future(writer.get(f"{lab.root}/a"))
+        assert (await before).data == b"old"
+        await lab.quiet()
+        await other.sync(lab.root)
+        assert (await other.get(f"{lab.root}/a")).data == b"new"
+        assert (writing.done(), behind.done()) == (False, False)
+        await lab.release()
+        assert await writing == 1
+        assert (await behind).data == b"new"
+
+    async def test_a_refusal_waits_for_the_server_too(self, lab: LagLab) -> None:
+        other, writer = await lab.session(), await lab.slow_session()
+        await other.create(f"{lab.root}/a")
+        await writer.sync(lab.root)
+        await lab.hold()
+        await other.delete(f"{lab.root}/a")
+        assert await writer.exists(f"{lab.root}/a") is not None
+        writing = asyncio.ensure_future(writer.set(f"{lab.root}/a", b"x"))
+        await lab.quiet()
+        assert not writing.done()
+        await lab.release()
+        with pytest.raises(NoNode):
+            await writing
+        assert await writer.exists(f"{lab.root}/a") is None
+
+    async def test_a_version_is_no_identity(self, lab: LagLab) -> None:
+        """What a lagging server shows may be another node of the same version by now."""
+        other, writer = await lab.session(), await lab.slow_session()
+        await other.create(f"{lab.root}/a", b"first")
+        await writer.sync(lab.root)
+        await lab.hold()
+        await other.delete(f"{lab.root}/a", 0)
+        await other.create(f"{lab.root}/a", b"second")
+        node = await writer.get(f"{lab.root}/a")
+        assert (node.data, node.version) == (b"first", 0)
+        deleting = asyncio.ensure_future(writer.delete(f"{lab.root}/a", node.version))
+        await lab.quiet()
+        await lab.release()
+        await deleting
+        assert await other.exists(f"{lab.root}/a") is None
+
+    async def test_a_watch_fires_when_its_server_applies_the_change(self, lab: LagLab) -> None:
+        writer, reader = await lab.session(), await lab.slow_session()
+        await writer.create(f"{lab.root}/a", b"old")
+        await reader.sync(lab.root)
+        early, late = Recorder(), Recorder()
+        await reader.get(f"{lab.root}/a", early)
+        await lab.hold()
+        await writer.set(f"{lab.root}/a", b"new")
+        await reader.children(lab.root, late)
+        await writer.create(f"{lab.root}/b")
+        assert (await reader.get(f"{lab.root}/a", late)).data == b"old"
+        await lab.quiet()
+        assert (early.calls, late.calls) == ([], [])
+        await lab.release()
+        await reader.sync(lab.root)
+        assert (len(early.calls), len(late.calls)) == (1, 2)
+
+    async def test_a_session_that_moves_to_another_server_sees_what_is_new(
+        self, lab: LagLab
+    ) -> None:
+        writer, reader = await lab.session(), await lab.slow_session()
+        await writer.create(f"{lab.root}/a", b"old")
+        await reader.sync(lab.root)
+        states, watch = Recorder(), Recorder()
+        reader.add_session_listener(states)
+        session_id = reader.session_id
+        await reader.get(f"{lab.root}/a", watch)
+        await lab.hold()
+        await writer.set(f"{lab.root}/a", b"new")
+        assert (await reader.get(f"{lab.root}/a")).data == b"old"
+        await lab.move(reader)
+        await states.said(SessionState.CONNECTED)
+        await watch.seen(1)
+        assert reader.session_id == session_id
+        await reader.sync(lab.root)
+        assert (await reader.get(f"{lab.root}/a")).data == b"new"
+        await lab.release()
+
+    async def test_no_server_shows_a_session_less_than_it_has_seen(self, lab: LagLab) -> None:
+        await lab.slow_session()
+        writer, reader = await lab.session(), await lab.session()
+        await writer.create(f"{lab.root}/a", b"old")
+        await lab.hold()
+        await writer.set(f"{lab.root}/a", b"seen")
+        await reader.sync(lab.root)
+        assert (await reader.get(f"{lab.root}/a")).data == b"seen"
+        await lab.move(reader, to_slow=True)
+        reading = asyncio.ensure_future(reader.get(f"{lab.root}/a"))
+        await lab.quiet()
+        await lab.release()
+        assert (await reading).data == b"seen"
+
+    async def test_an_unanswered_write_may_take_place_after_a_later_read(self, lab: LagLab) -> None:
+        """That a write cannot be seen does not tell that it failed, until a `sync` was answered."""
+        store, other = await lab.session(), await lab.session()
+        await store.create(f"{lab.root}/a", b"old")
+        await lab.stall()
+        writing = asyncio.ensure_future(store.set(f"{lab.root}/a", b"new"))
+        await lab.quiet()
+        await lab.move(store)
+        with pytest.raises(ConnectionLoss):
+            await writing
+        node = await store.get(f"{lab.root}/a")
+        assert (node.data, node.version) == (b"old", 0)
+        syncing = asyncio.ensure_future(store.sync(lab.root))
+        await lab.proceed()
+        await syncing
+        node = await store.get(f"{lab.root}/a")
+        assert (node.data, node.version) == (b"new", 1)
+        await other.sync(lab.root)
+        assert (await other.get(f"{lab.root}/a")).data == b"new"

@@ -8,8 +8,9 @@ import pytest
 
 from client.errors import ConnectionLoss, NodeExists, SessionExpired
 from client.metadata.memory import Fault, MemoryCluster, MemoryStore, Operation
-from client.metadata.store import SessionState
-from tests.unit.client.metadata.contract import Recorder, StoreContract
+from client.metadata.store import Create, SessionState
+from tests.fakes import virtual_time
+from tests.unit.client.metadata.contract import LagContract, Recorder, StoreContract
 
 
 class MemoryLab:
@@ -48,6 +49,58 @@ class TestMemoryStoreWithLatency(StoreContract):
         delays = iter([0.0003, 0.0, 0.0001, 0.0005] * 100_000)
         lab.cluster.latency = lambda: next(delays)
         return lab
+
+
+class MemoryLagLab:
+    root = "/lab"
+
+    def __init__(self) -> None:
+        self.cluster = MemoryCluster(reconnect_delay_s=0.001)
+        self.cluster.tree.create(self.root, b"", now_ms=0)
+        self.cluster.late_s = lambda: 1e9
+        self.cluster.landing = lambda store, count: (count if store in self._slow else 0, 1e9)
+        self.cluster.lag = lambda store: 1e9 if store in self._held else 0.0
+        self._slow: list[MemoryStore] = []
+        self._held: list[MemoryStore] = []
+
+    async def session(self) -> MemoryStore:
+        return self.cluster.session()
+
+    async def slow_session(self) -> MemoryStore:
+        self._slow.append(self.cluster.session())
+        return self._slow[-1]
+
+    async def hold(self) -> None:
+        self._held = self._slow
+
+    async def release(self) -> None:
+        self._held = []
+        for store in self._slow:
+            self.cluster.thaw(store)
+
+    async def move(self, store: MemoryStore, *, to_slow: bool = False) -> None:
+        if to_slow:
+            self._slow.append(store)
+        elif store in self._slow:
+            self._slow.remove(store)
+        self.cluster.suspend(store)
+        self.cluster.resume(store)
+
+    async def stall(self) -> None:
+        self.cluster.on_request = _once("set", Fault.DELAY_REQUEST)
+
+    async def proceed(self) -> None:
+        """What was delayed takes place before the next write or sync of its session."""
+
+    async def quiet(self) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+
+class TestMemoryStoreWithLag(LagContract):
+    @pytest.fixture
+    async def lab(self) -> MemoryLagLab:
+        return MemoryLagLab()
 
 
 async def test_a_lost_request_did_not_happen(lab: MemoryLab) -> None:
@@ -171,6 +224,148 @@ async def test_own_writes_are_always_read(lab: MemoryLab) -> None:
     store = lab.cluster.session()
     lab.cluster.freeze(store)
     await store.create("/lab/a")
+    assert await store.children("/lab") == ["a"]
+
+
+async def test_a_frozen_server_stays_so_when_a_write_is_not_answered(lab: MemoryLab) -> None:
+    store, other = lab.cluster.session(), lab.cluster.session()
+    lab.cluster.freeze(store)
+    lab.cluster.on_request = _once("create", Fault.LOSE_REPLY)
+    with pytest.raises(ConnectionLoss):
+        await store.create("/lab/a")
+    assert await other.children("/lab") == ["a"]
+    assert await store.children("/lab") == []
+    await store.sync("/lab")
+    assert await store.children("/lab") == ["a"]
+
+
+def test_a_write_that_comes_late() -> None:
+    async def scenario() -> None:
+        lab = MemoryLab()
+        store, other = lab.cluster.session(), lab.cluster.session()
+        late = asyncio.Event()
+        lab.cluster.on_request = _once("create", Fault.DELAY_REQUEST)
+        lab.cluster.late_s = lambda: 0.5
+        await other.exists("/lab/a", late.set)
+        with pytest.raises(ConnectionLoss):
+            await store.create("/lab/a")
+        assert await store.children("/lab") == []
+        await late.wait()
+        assert await store.children("/lab") == ["a"]
+
+    virtual_time.run(scenario())
+
+
+@pytest.mark.parametrize("fence", ["write", "sync", "end of the session"])
+async def test_a_late_write_comes_before_what_its_session_does_later(
+    lab: MemoryLab, fence: str
+) -> None:
+    store, other = lab.cluster.session(), lab.cluster.session()
+    lab.cluster.on_request = _once("create", Fault.DELAY_REQUEST)
+    lab.cluster.late_s = lambda: 1e9
+    with pytest.raises(ConnectionLoss):
+        await store.create("/lab/a", ephemeral=fence == "end of the session")
+    if fence == "write":
+        with pytest.raises(NodeExists):
+            await store.create("/lab/a")
+    elif fence == "sync":
+        await store.sync("/")
+        assert await store.children("/lab") == ["a"]
+    else:
+        seen = Recorder()
+        await other.exists("/lab/a", seen)
+        lab.cluster.expire(store)
+        await seen.seen(1)
+        assert await other.children("/lab") == []
+
+
+async def test_a_session_comes_back_to_an_older_server(lab: MemoryLab) -> None:
+    store, other = lab.cluster.session(), lab.cluster.session()
+    lab.cluster.lag = lambda store: 0.0
+    counts: list[int] = []
+    for name in "abc":
+        await other.create(f"/lab/{name}")
+        if name == "a":
+            assert await store.children("/lab") == ["a"]
+
+    def landing(store: MemoryStore, count: int) -> tuple[int, float]:
+        counts.append(count)
+        return 1, 1e9
+
+    lab.cluster.landing = landing
+    lab.cluster.suspend(store)
+    lab.cluster.resume(store)
+    watch = Recorder()
+    assert await store.children("/lab", watch) == ["a", "b"]
+    assert counts == [2], "it has seen the first"
+    assert watch.calls == []
+    lab.cluster.thaw(store)
+    assert await store.children("/lab") == ["a", "b", "c"]
+    assert len(watch.calls) == 1
+
+
+async def test_a_session_that_is_resumed_twice_comes_back_once(lab: MemoryLab) -> None:
+    store = lab.cluster.session()
+    states = Recorder()
+    store.add_session_listener(states)
+    lab.cluster.suspend(store)
+    lab.cluster.resume(store)
+    lab.cluster.resume(store)
+    await store.sync("/")
+    await asyncio.sleep(0)
+    assert states.calls == [SessionState.SUSPENDED, SessionState.CONNECTED]
+
+
+def test_a_server_applies_changes_in_their_order_as_they_become_due() -> None:
+    async def scenario() -> None:
+        lab = MemoryLab()
+        store, other = lab.cluster.session(), lab.cluster.session()
+        lags = iter([0.5, 0.0, 0.5])
+        lab.cluster.lag = lambda each: next(lags) if each is store else 0.0
+        seen = Recorder()
+        await store.children("/lab", seen)
+        began_s = asyncio.get_running_loop().time()
+        await other.multi([Create("/lab/a"), Create("/lab/b")])
+        await other.create("/lab/c")
+        await asyncio.sleep(0.2)
+        await other.create("/lab/d")
+        assert await store.children("/lab") == []
+        await seen.seen(1)
+        assert asyncio.get_running_loop().time() == began_s + 0.5
+        assert await store.children("/lab") == ["a", "b", "c"]
+        await store.sync("/lab")
+        assert asyncio.get_running_loop().time() == began_s + 0.7
+        assert await store.children("/lab") == ["a", "b", "c", "d"]
+
+    virtual_time.run(scenario())
+
+
+async def test_what_nobody_lacks_is_forgotten(lab: MemoryLab) -> None:
+    store, other = lab.cluster.session(), lab.cluster.session()
+    lab.cluster.lag = lambda each: 1e9 if each is store else 0.0
+    await other.create("/lab/a", b"0")
+    for n in range(700):
+        await other.set("/lab/a", str(n).encode())
+    assert len(lab.cluster.tree._past["/lab/a"]) == 701, "one server lacks them all"
+    lab.cluster.thaw(store)
+    lab.cluster.lag = lambda each: 0.0
+    await other.set("/lab/a", b"")
+    assert len(lab.cluster.tree._past["/lab/a"]) < 300
+    lab.cluster.lag = None
+    assert lab.cluster.tree._past == {}
+
+
+async def test_an_answer_that_its_server_owes_is_lost_with_the_connection(lab: MemoryLab) -> None:
+    store, other = lab.cluster.session(), lab.cluster.session()
+    lab.cluster.lag = lambda each: 1e9 if each is store else 0.0
+    writing = asyncio.ensure_future(store.create("/lab/a"))
+    gone = asyncio.Event()
+    await other.exists("/lab/a", gone.set)
+    await gone.wait()
+    lab.cluster.suspend(store)
+    with pytest.raises(ConnectionLoss):
+        await writing
+    lab.cluster.resume(store)
     assert await store.children("/lab") == ["a"]
 
 

@@ -10,6 +10,7 @@ import pytest
 from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
 
 from client.callbacks import Kind
+from client.errors import ConnectionLoss
 from client.metadata.store import SessionState
 from client.metadata.zookeeper import ZooKeeperStore
 from tests.fakes.raised import Reports, broken
@@ -110,5 +111,23 @@ def test_every_watch_and_every_listener_is_called_whatever_one_raises(client: Cl
         assert calls == ["connected", "watch"]
         assert (await held).data == b"old", "and what waited for the connection has left"
         assert reports.kinds() == {Kind.METADATA: 2}
+
+    asyncio.run(main())
+
+
+def test_a_held_request_that_cannot_be_made_costs_no_other_its_answer(client: Client) -> None:
+    async def main() -> None:
+        reports = Reports()
+        store: Any = await reading(client, lambda: None)
+        store._state = SessionState.SUSPENDED
+        held = [asyncio.ensure_future(store.get(path)) for path in ("/bad", "/node")]
+        await asyncio.sleep(0)
+        get_async = client.get_async
+        client.get_async = lambda path, hook: broken() if path == "/bad" else get_async(path, hook)  # type: ignore[method-assign]
+        store._on_state(KazooState.CONNECTED, 1)
+        bad, good = await asyncio.gather(*held, return_exceptions=True)
+        assert (type(bad), good.data) == (ConnectionLoss, b"old")
+        assert reports.kinds() == {Kind.METADATA: 1}
+        assert not store._in_flight
 
     asyncio.run(main())

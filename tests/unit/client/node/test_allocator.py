@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from client.node.allocator import keep_freed_memory
+from client.node.process import keep_freed_memory
 
 
 def test_a_c_library_without_the_settings_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

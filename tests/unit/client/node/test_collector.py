@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from client.node.collector import Collector, Growth
+from client.node.process import Collector, Growth
 
 
 @pytest.fixture

@@ -27,6 +27,39 @@ def test_limits_can_change_while_connections_are_open() -> None:
     assert quotas.total == 4, "those that are open stay"
 
 
+def test_places_are_kept_for_the_clusters_own_nodes() -> None:
+    """However many clients there are, and even from the same address."""
+    quotas = ConnectionQuotas(10, 7, reserved_max=3)
+    assert [quotas.add("a") for _ in range(7)] == [None] * 7
+    assert quotas.add("b") == "connections_max is reached"
+    assert [quotas.add("a", is_own=True) for _ in range(3)] == [None] * 3
+    assert quotas.add("a", is_own=True) == "connections_max is reached"
+    quotas.remove("a", is_own=True)
+    assert quotas.add("b") == "connections_max is reached"
+    assert quotas.add("b", is_own=True) is None
+
+
+def test_strangers_have_half_of_the_places() -> None:
+    quotas = ConnectionQuotas(6, 6)
+    assert [quotas.add("a", is_stranger=True) for _ in range(3)] == [None] * 3
+    assert quotas.add("b", is_stranger=True) == "half of connections_max have not logged in"
+    assert quotas.add("b") is None
+    quotas.welcome()
+    assert quotas.add("b", is_stranger=True) is None
+    quotas.remove("a", is_stranger=True)
+    quotas.remove("a")
+    assert (quotas.total, quotas.strangers) == (3, 2)
+
+
+def test_a_network_of_ipv6_is_one_host() -> None:
+    quotas = ConnectionQuotas(10, 2)
+    assert [quotas.add("2001:db8::1"), quotas.add("2001:db8::2")] == [None, None]
+    assert quotas.add("2001:db8::3") == "connections_per_host_max is reached"
+    assert quotas.add("2001:db8:0:1::3") is None
+    quotas.remove("2001:db8::2")
+    assert quotas.add("2001:db8::3") is None
+
+
 def held(bytes_max: int = 1 << 30) -> HeldBytes[str]:
     return HeldBytes(bytes_max, 30.0)
 

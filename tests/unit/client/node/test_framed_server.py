@@ -11,7 +11,7 @@ import pytest
 from client.errors import RemoteProtocolError
 from client.node.connection_limits import ConnectionLimits
 from client.node.framed_server import FramedConnection, FramedServer
-from client.wire.intake import FrameIntake
+from client.wire.frames import FrameIntake
 
 LIMITS = ConnectionLimits(
     connections_max=10,
@@ -146,8 +146,8 @@ class EchoServer(FramedServer["Echo"]):
 class Echo(FramedConnection):
     """Answers a frame with itself, or keeps it while it is held; `bad` breaks the protocol."""
 
-    def __init__(self, server: EchoServer) -> None:
-        super().__init__(server, FrameIntake(FRAME_BYTES_MAX, server.window))
+    def __init__(self, server: EchoServer, **who: bool) -> None:
+        super().__init__(server, FrameIntake(FRAME_BYTES_MAX, server.window), **who)
         self.served: list[tuple[list[bytes], int]] = []
         self.waiting: list[bytes] = []
         self.is_held = False
@@ -200,8 +200,8 @@ class World:
         self.loop = Loop()
         self.server = EchoServer(self.loop, limits)
 
-    def connect(self, host: str = "10.0.0.9") -> tuple[Echo, Wire]:
-        connection, wire = Echo(self.server), Wire(host)
+    def connect(self, host: str = "10.0.0.9", **who: bool) -> tuple[Echo, Wire]:
+        connection, wire = Echo(self.server, **who), Wire(host)
         connection.connection_made(wire)  # type: ignore[arg-type]
         return connection, wire
 
@@ -256,6 +256,54 @@ class TestAdmission:
 
     def test_a_peer_is_behind_beyond_unsent_bytes_max(self, world: World) -> None:
         assert world.connect()[1].high == LIMITS.unsent_bytes_max
+
+    def test_strangers_keep_out_neither_others_nor_the_clusters_own_nodes(self) -> None:
+        world = World(LIMITS._replace(connections_max=8, reserved_max=2))
+        for number in range(4):
+            world.connect(f"10.0.1.{number}", is_stranger=True)
+        assert world.server.events == [
+            "refused 10.0.1.3 half of connections_max have not logged in True"
+        ]
+        for number in range(4):
+            world.connect(f"10.0.2.{number}")
+        assert world.server.connection_count == 6
+        assert world.connect("10.0.3.1", is_own=True)[1].ended == ""
+
+    def test_who_says_who_it_is_makes_room_for_another_stranger(self) -> None:
+        world = World(LIMITS._replace(connections_max=2))
+        first, _ = world.connect("a", is_stranger=True)
+        first.welcome()
+        second, _ = world.connect("b", is_stranger=True)
+        assert world.server.connection_count == 2
+        for one in (first, second):
+            one.connection_lost(None)
+        assert world.server._quotas.strangers == world.server._quotas.total == 0
+
+
+class TestStrangers:
+    def test_what_they_do_not_finish_cuts_off_none_but_them(self) -> None:
+        world = World(LIMITS._replace(strangers_bytes_max=1000))
+        honest, honest_wire = world.connect("a")
+        deliver(honest, struct.pack(">i", 5000) + bytes(800))
+        wires = []
+        for number in range(4):
+            stranger, wire = world.connect(f"10.0.0.{number}", is_stranger=True)
+            deliver(stranger, struct.pack(">i", 5000) + bytes(400))
+            wires.append(wire)
+        assert honest_wire.ended == ""
+        assert "aborted" in [wire.ended for wire in wires]
+        assert world.server.strangers.total_bytes <= 1000
+        world.pass_time(LIMITS.frame_timeout_s + 1)
+        assert world.server.strangers.total_bytes == 0
+
+    def test_who_has_said_who_it_is_counts_with_the_others(self) -> None:
+        world = World(LIMITS._replace(strangers_bytes_max=1000))
+        one, _ = world.connect(is_stranger=True)
+        deliver(one, struct.pack(">i", 500) + bytes(10))
+        one.welcome()
+        assert world.server.strangers.total_bytes == 0
+        deliver(one, bytes(10))
+        assert world.server.unfinished.total_bytes > 0
 
 
 class TestFrames:

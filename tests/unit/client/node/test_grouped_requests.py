@@ -276,3 +276,41 @@ async def test_what_cannot_be_sent_is_refused_at_once(lab: Lab) -> None:
         ask.create("/d/a", large), ask.set("/d", large), ask.create("/d/b"),
     ) == [ValueError] * 4 + [MetadataError] * 2 + ["/d/b"]  # fmt: skip
     assert lab.seen == ["create"]
+
+
+@pytest.mark.parametrize("raised", [RuntimeError("a bug"), asyncio.CancelledError()])
+@pytest.mark.parametrize("operation", ["get_many", "get", "multi", "create", "alone"])
+def test_nobody_waits_for_ever_whatever_sending_raises(
+    operation: str, raised: BaseException
+) -> None:
+    async def begun() -> None:
+        lab = await Lab().start()
+        failures: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: failures.append(told))
+        name = "create" if operation == "alone" else operation
+        sound = getattr(lab.store, name)
+
+        async def break_once(*_args: Any, **_options: Any) -> Any:
+            setattr(lab.store, name, sound)
+            await asyncio.sleep(0.01)
+            raise raised
+
+        setattr(lab.store, name, break_once)
+        ask = lab.requests
+        if operation == "alone":  # of a group that was refused: each is sent alone
+            calls = [ask.create("/d"), *(ask.create(f"/d/{n}") for n in range(4))]
+        elif operation in ("get", "create"):
+            calls = [ask.get("/d") if operation == "get" else ask.create("/d/0")]
+        elif operation == "get_many":
+            calls = [ask.get("/d") for _ in range(5)]
+        else:
+            calls = [ask.create(f"/d/{n}") for n in range(5)]
+        async with asyncio.timeout(3):
+            found = await outcomes(*calls)
+        assert ConnectionLoss in found, "the outcome is unknown"
+        assert RuntimeError not in found
+        await asyncio.sleep(1)
+        assert len(failures) == isinstance(raised, RuntimeError), "which is told, too"
+        assert await ask.create("/d/later") == "/d/later"
+
+    run(begun())

@@ -19,9 +19,17 @@ from aiohttp import web
 from client.errors import ConfigError
 from client.node import http_connections
 from client.node.http_connections import CLOSE_S, HttpConnections
-from client.node.http_guard import ANYBODY, CALLER, METRICS, HttpGuard, Rights, with_sentences
-from client.node.wrong_tokens import WAITING_MAX
+from client.node.http_guard import (
+    ANYBODY,
+    CALLER,
+    METRICS,
+    HttpGuard,
+    Rights,
+    close_headers,
+    with_sentences,
+)
 from client.security.admin_access import AdminAccess, Role
+from client.security.failure_delays import WAITING_MAX
 from ops.security.certificates import renew
 from tests.fakes import made_certificates as certificates
 from tests.fakes.broker import until
@@ -49,12 +57,16 @@ class Program(AdminAccess):
 class Port:
     """An HTTP port."""
 
-    def __init__(self, access: AdminAccess, host: str = "127.0.0.1", **options: Any) -> None:
+    def __init__(
+        self, access: AdminAccess, host: str = "127.0.0.1", headers: bool = False, **options: Any
+    ) -> None:
         self.guard = HttpGuard(access, host, **options)
         self.doors = HttpConnections()
         app = web.Application(
             middlewares=[self.doors.watch, with_sentences, self.guard.by_table(RIGHTS)]
         )
+        if headers:
+            app.on_response_prepare.append(close_headers)
         for route in (*RIGHTS, "POST /forgotten"):
             app.router.add_route(*route.split(), self._answer)
         self._runner = web.AppRunner(app, shutdown_timeout=CLOSE_S)
@@ -114,14 +126,14 @@ async def test_a_role_may_do_what_lower_ones_may(asking: Port, token: str, role:
 
 async def test_nothing_but_what_is_open_goes_without_a_token(asking: Port) -> None:
     assert (await asking.ask("GET", "/open"))[0] == 200
-    assert (await asking.ask("GET", "/metrics"))[0] == 200
     assert (await asking.ask("GET", "/nowhere"))[0] == 404
     for method, path in (*PATHS.values(), ("POST", "/forgotten")):
         for token in (None, "", "wrong", "al"):
             assert (await asking.ask(method, path, token))[0] == 401, (method, path, token)
-    assert asking.guard.refused_count == 16
+    assert asking.guard.refused_count == 16, "nothing that is open, and nothing that is not there"
+    assert (await asking.ask("GET", "/metrics"))[0] == 401
     exposed = asking.guard.exposition().exposition().decode()
-    assert "quire_admin_requests_refused_total 16.0" in exposed
+    assert "quire_admin_requests_refused_total 17.0" in exposed
 
 
 async def test_a_changed_file_of_tokens_counts_at_once(asking: Port, tmp_path: Path) -> None:
@@ -136,10 +148,42 @@ async def test_a_changed_file_of_tokens_counts_at_once(asking: Port, tmp_path: P
     assert (await asking.ask("PUT", "/operate", f"{LONG}-2"))[0] == 200
 
 
-async def test_metrics_are_for_those_who_may_look_if_the_settings_say_so() -> None:
-    async with Port(Program(admin_token="all", admin_metrics_open=False)) as port:
-        assert (await port.ask("GET", "/metrics"))[0] == 401
+@pytest.mark.parametrize(
+    ("settings", "status"),
+    [
+        ({"admin_token": "all"}, 401),
+        ({"admin_token": "all", "admin_metrics_open": False}, 401),
+        ({"admin_token": "all", "admin_metrics_open": True}, 200),
+        ({}, 200),
+    ],
+)
+async def test_metrics_are_closed_with_the_token(settings: dict[str, Any], status: int) -> None:
+    async with Port(Program(**settings)) as port:
+        assert (await port.ask("GET", "/metrics"))[0] == status
         assert (await port.ask("GET", "/metrics", "all"))[0] == 200
+
+
+async def test_no_other_sites_page_reads_metrics() -> None:
+    """By a name that its own server says is this machine (DNS rebinding)."""
+    async with Port(Program()) as port:
+        assert (await port.ask("GET", "/metrics", headers={"Host": "evil.example"}))[0] == 403
+
+
+async def test_answers_name_no_library_and_are_not_kept() -> None:
+    async with Port(Program(), headers=True) as port, aiohttp.ClientSession() as session:
+        for path in ("/open", "/nowhere"):
+            async with session.get(f"http://127.0.0.1:{port.port}{path}") as answer:
+                assert answer.headers["Server"] == "quire"
+                assert answer.headers["X-Content-Type-Options"] == "nosniff"
+                assert answer.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("name", ["admin_token", "admin_read_token"])
+def test_a_short_token_is_refused_where_other_machines_may_guess(name: str) -> None:
+    tokens = {"admin_token": "x" * 16, name: "y" * 15}
+    HttpGuard(Program(**tokens), "127.0.0.1")
+    with pytest.raises(ConfigError, match=f"{name} has 15 characters"):
+        HttpGuard(Program(**tokens), "0.0.0.0")
 
 
 async def test_a_token_may_be_the_password_of_a_basic_login_where_that_is_wanted() -> None:
@@ -172,7 +216,7 @@ async def test_while_nobody_is_asked_browsers_are_kept_at_home() -> None:
     [
         ({}, "127.0.0.1", None),
         ({}, "0.0.0.0", "admin.open"),
-        ({"admin_token": "t"}, "0.0.0.0", "admin.plain"),
+        ({"admin_token": LONG}, "0.0.0.0", "admin.plain"),
         ({"admin_token": "t"}, "127.0.0.1", None),
     ],
 )

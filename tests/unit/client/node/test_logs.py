@@ -89,6 +89,25 @@ def test_text_is_for_people() -> None:
     assert foreign.endswith(" INFO    library.line logger=aiohttp.client Unclosed session")
 
 
+def test_what_a_client_says_cannot_look_like_fields_of_ours() -> None:
+    said = "1.2.3.4 operation=x user='bob'"
+    line = TextLines().format(record("admin.done operation=%s from=%s", "put", said))
+    assert line.endswith(f"admin.done operation=put from={said!r}")
+    assert TextLines().format(record("a.b name=%s", "'x' y=1")).endswith(repr("'x' y=1"))
+    assert TextLines().format(record("a.b name=%r at=%d", "x y", 3)).endswith("name='x y' at=3")
+
+
+def test_an_exceptions_words_cannot_look_like_another_line() -> None:
+    try:
+        raise ValueError("x\n2026-11-20 18:02:11.042 INFO    admin.done user='bob'\x1b[2J")
+    except ValueError as error:
+        shown = TextLines().format(record("request.failed api=%d", 3, error=error))
+    first, *rest = shown.split("\n")
+    assert first.endswith("request.failed api=3")
+    assert len(rest) > 2 and all(line.startswith("    ") for line in rest)
+    assert "\x1b" not in shown
+
+
 def test_a_warning_that_repeats_itself_is_left_out_and_counted() -> None:
     repeats = Repeats()
 
@@ -176,5 +195,29 @@ def test_lines_go_to_stderr_by_default(
 ) -> None:
     logs.start("broker")
     logging.getLogger("broker").error("broker.cannot_start reason=%s", "no port")
-    assert "broker.cannot_start reason=no port" in capsys.readouterr().err
+    assert "broker.cannot_start reason='no port'" in capsys.readouterr().err
     assert sys.stderr is not None
+
+
+def of_security(user: str, at_s: float) -> logging.LogRecord:
+    line = record("request.denied user=%r peer=%s", user, "10.0.0.1", at_s=at_s)
+    line.name = logs.SECURITY.name
+    line.__dict__.update(logs.AT_WILL)
+    return line
+
+
+def test_who_causes_many_lines_of_security_drowns_nobody_elses() -> None:
+    repeats = Repeats()
+    passed = [repeats.filter(of_security("mallory", 100.0)) for _ in range(200)]
+    assert passed == [True] * 50 + [False] * 150
+    assert repeats.filter(of_security("anna", 100.0))
+    many = sum(repeats.filter(of_security(f"u{number}", 101.0)) for number in range(3_000))
+    assert many < 1_000, "of all users together there are so many and no more"
+
+
+def test_no_level_switches_lines_of_security_off(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    logs.start("broker", style="json", level="error", stream=stream)
+    root.setLevel(logging.CRITICAL)
+    logs.SECURITY.info("request.changed user=%r", "anna")
+    assert json.loads(stream.getvalue())["event"] == "request.changed"

@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from client.node.open_files import connections_that_fit, fit
+from client.node.process import connections_that_fit, fit
 
 UNLIMITED = resource.RLIM_INFINITY
 

@@ -24,6 +24,9 @@ def test_interruptions_and_expired_sessions_are_counted() -> None:
         provide_process(made, "broker", store)
         found = parse(made.exposition())
         assert found["quire_metadata_connected"] == 1
+        assert found["quire_metadata_unreadable_nodes"] == 0
+        store.unreadable.note("/quire/topics/t", ValueError("no JSON"))
+        assert parse(made.exposition())["quire_metadata_unreadable_nodes"] == 1
         assert any(name.startswith('quire_info{program="broker",version="') for name in found)
         cluster.suspend(store)
         await asyncio.sleep(1)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from client.node.scheduling import apply_scheduling
+from client.node.process import apply_scheduling
 
 
 @pytest.fixture

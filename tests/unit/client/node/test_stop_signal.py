@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 
-from client.node.stop_signal import on_stop_signal
+from client.node.process import on_stop_signal
 
 
 async def test_the_first_signal_sets_the_event_and_the_clock() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from client.node.wrong_tokens import WAITING_MAX, WrongTokens
+from client.node.http_guard import WrongTokens
+from client.security.failure_delays import WAITING_MAX
 from tests.fakes.virtual_time import run
 
 

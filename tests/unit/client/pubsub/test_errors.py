@@ -43,6 +43,15 @@ def test_prefers_the_brokers_own_words() -> None:
     assert errors.reason(TimeoutError()) == "TimeoutError"
 
 
+def test_a_denial_says_so() -> None:
+    """The library's error has a name in it, and not a word beside."""
+    denied = errors.translate(kafka.TopicAuthorizationFailedError("orders"), "subscribing failed")
+    assert str(denied) == (
+        "subscribing failed: the user lacks the right to do that with topic orders"
+    )
+    assert "right to use group g" in errors.reason(kafka.GroupAuthorizationFailedError("g"))
+
+
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249])
 def test_accepts_topic_names_that_brokers_accept(name: str) -> None:
     errors.check_topic_name(name)

@@ -11,15 +11,16 @@ import pytest
 from client.config import load
 from client.errors import ConfigError
 from client.security.admin_access import (
+    TOKENS_MAX,
     AdminAccess,
     Caller,
     Role,
+    Tokens,
     check_admin_access,
     check_reachable,
     may_carry_token,
     roles_of,
 )
-from client.security.admin_tokens import TOKENS_MAX, Tokens
 
 LONG = "a-token-of-some-length"
 PEM = Path("node.pem")
@@ -102,7 +103,7 @@ def test_a_file_names_tokens(tmp_path: Path) -> None:
     assert tokens.caller(LONG) == Caller("anna", Role.OPERATE)
     assert tokens.caller(f"{LONG}-2") == Caller("bert", Role.LOOK)
     assert tokens.caller(f"{LONG}-3") == Caller("carl", Role.ADMINISTER)
-    assert tokens.caller("the first") == Caller("admin_token", Role.ADMINISTER)
+    assert tokens.caller("the first") == Caller("admin_token", Role.ADMINISTER, is_node=True)
     assert tokens.caller("r") == Caller("admin_read_token", Role.LOOK)
     for wrong in ("", "the firs", LONG[:-1], "\udc80", "#"):
         assert tokens.caller(wrong) is None
@@ -133,3 +134,9 @@ def test_a_file_is_bounded(tmp_path: Path) -> None:
         Tokens(_file(tmp_path, "#" * (1 << 21)))
     with pytest.raises(ConfigError, match="No such file"):
         Tokens(Program(admin_token="t", admin_tokens_file=tmp_path / "gone"))
+
+
+@pytest.mark.parametrize("name", ["admin_token", "admin_read_token", "anybody"])
+def test_no_line_has_the_name_of_another_token(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="another token"):
+        Tokens(_file(tmp_path, f"{name} operate {LONG}\n"))

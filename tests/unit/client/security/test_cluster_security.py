@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,3 +45,41 @@ def test_a_user_of_the_scheme_digest_may_have_any_other_name() -> None:
 
 def test_the_password_is_never_shown() -> None:
     assert "of ours" not in repr(ClusterSecurity(**USER, zookeeper_scheme="sasl"))
+
+
+TLS = {"zookeeper_tls": True}
+CA = {"tls_ca": Path("ca.pem")}
+
+
+@pytest.mark.parametrize(
+    ("settings", "servers"),
+    [
+        (USER, "zk:2181"),
+        (USER, "127.0.0.1:2181,zk:2181/root"),
+        (USER | TLS, "zk:2281"),  # any certificate that this machine trusts would do
+        (USER | CA, "zk:2181"),
+        (USER | {"zookeeper_scheme": "both"}, "zk:2181"),
+    ],
+)
+def test_the_password_does_not_go_where_anybody_may_have_told(
+    settings: dict[str, Any], servers: str
+) -> None:
+    with pytest.raises(ConfigError, match="password of quire is not sent there") as refused:
+        ClusterSecurity(**settings).check_told(servers, "--zookeeper HOST:PORT")
+    assert "name it with --zookeeper HOST:PORT" in str(refused.value)
+    assert "of ours" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "servers"),
+    [
+        ({}, "zk:2181"),
+        (USER, "127.0.0.1:2181,[::1]:2181,localhost:2181/root"),
+        (USER | TLS | CA, "zk:2281"),
+        (USER | {"zookeeper_scheme": "sasl"}, "zk:2181"),
+    ],
+)
+def test_what_brokers_tell_is_used_where_no_password_is_at_risk(
+    settings: dict[str, Any], servers: str
+) -> None:
+    ClusterSecurity(**settings).check_told(servers, "--zookeeper HOST:PORT")

@@ -10,9 +10,15 @@ import pytest
 
 from broker.partition.core.takeover import Recover, Takeover
 from client.ids import LeaderEpoch, LedgerId, Offset
-from client.log.paging import paged, segment_count
 from client.log.segment_pages import NewPage, Page, PageName, PageRef, ref_of
-from client.log.segments import PAGE_ENTRIES, Segment, SegmentList, decode_segments
+from client.log.segments import (
+    PAGE_ENTRIES,
+    Segment,
+    SegmentList,
+    decode_segments,
+    paged,
+    segment_count,
+)
 from client.metadata import paths
 from client.metadata.store import Versioned
 from client.segments.pages import PAGE_COUNT_MAX, PageCache, SegmentPages

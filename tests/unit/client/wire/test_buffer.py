@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.errors import RemoteProtocolError
-from client.wire.buffer import Reader, uvarint_bytes
+from client.wire.buffer import STRING_BYTES_MAX, Reader, uvarint_bytes
 
 
 def reader(data: bytes) -> Reader:
@@ -118,3 +118,11 @@ def test_taking_too_much_is_refused() -> None:
     for size in (-1, 3):
         with pytest.raises(RemoteProtocolError):
             reader(b"ab").take(size)
+
+
+def test_a_compact_string_is_at_most_as_long_as_a_classic_one() -> None:
+    longest = b"x" * STRING_BYTES_MAX
+    read = reader(uvarint_bytes(STRING_BYTES_MAX + 1) + longest).string(compact=True)
+    assert len(read) == STRING_BYTES_MAX
+    with pytest.raises(RemoteProtocolError, match="at most 32767"):
+        reader(uvarint_bytes(STRING_BYTES_MAX + 2) + longest + b"x").nullable_string(compact=True)

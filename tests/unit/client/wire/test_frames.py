@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.errors import RemoteProtocolError
-from client.wire.frames import GROWN_BYTES_MIN, FrameReceiver, FrameSplitter
-from client.wire.reused_buffers import ReusedBuffers
+from client.wire.frames import GROWN_BYTES_MIN, FrameReceiver, FrameSplitter, ReusedBuffers
 
 
 def frame(body: bytes) -> bytes:

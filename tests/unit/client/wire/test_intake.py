@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.errors import RemoteProtocolError
-from client.wire.intake import (
+from client.wire.frames import (
     PLACE_BYTES_MAX,
     PLACE_BYTES_MIN,
     WINDOW_BYTES,

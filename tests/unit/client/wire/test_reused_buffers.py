@@ -1,6 +1,6 @@
 """Receive buffers are used again, but never while somebody views them."""
 
-from client.wire.reused_buffers import STEP_BYTES, ReusedBuffers
+from client.wire.frames import STEP_BYTES, ReusedBuffers
 
 
 def test_a_buffer_is_taken_again_when_its_last_view_is_gone() -> None:

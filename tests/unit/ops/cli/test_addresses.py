@@ -29,11 +29,14 @@ zookeeper = "only:2181"
 """
 
 
+OPTIONS: dict[str, Path | None] = {}
+
+
 @click.group()
 @cluster_option
 @click.pass_context
 def root(ctx: click.Context, cluster_name: str | None) -> None:
-    use(ctx, cluster_name, None)
+    use(ctx, cluster_name, OPTIONS.get("client_config"))
 
 
 @root.command()
@@ -137,3 +140,55 @@ def test_brokers_that_cannot_tell_are_no_dead_end(tmp_path: Path, asked: list[st
 def test_reading_a_command_line_asks_nobody(asked: list[str]) -> None:
     admin.make_context("admin", ["-b", "typed:9092"])
     assert asked == []
+
+
+TLS = "security.protocol=SSL\n"
+ANY_NAME = "security.protocol=SSL\nssl.endpoint.identification.algorithm=none\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "properties", "printed"),
+    [
+        ("admin -b typed:9092,[::1]:1", "", "typed,::1 False"),
+        ("admin -b typed:9092", TLS, "typed True"),
+        ("admin -b typed:9092", ANY_NAME, "typed False"),
+        ("--cluster prod admin", "", "prod False"),
+        ("--cluster odd admin", "", ""),
+        ("admin --admin http://typed", "", ""),
+        ("admin", "", ""),
+    ],
+)
+def test_it_is_known_who_told_an_address(
+    tmp_path: Path,
+    asked: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    properties: str,
+    printed: str,
+) -> None:
+    found: list[Access] = []
+    monkeypatch.setattr(admin, "callback", admin_options(lambda access: found.append(access)))
+    use_properties = tmp_path / "client.properties"
+    use_properties.write_text(properties)
+    monkeypatch.setitem(OPTIONS, "client_config", use_properties if properties else None)
+    done = run(tmp_path, line)
+    assert done.exit_code == 0, done.output
+    (access,) = found
+    teller = access.teller
+    shown = (
+        ""
+        if teller is None
+        else f"{','.join(sorted(teller.hosts, reverse=True))} {teller.is_proven}"
+    )
+    assert shown == printed
+
+
+def test_no_password_goes_to_a_zookeeper_that_anybody_may_have_told(
+    tmp_path: Path, asked: list[str]
+) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text('[cluster_security]\nzookeeper_user = "q"\nzookeeper_password = "p"\n')
+    done = run(tmp_path, f"zookeeper -b typed:9092 --cluster-config {file}")
+    assert "name it with --zookeeper HOST:PORT" in str(done.exception)
+    done = run(tmp_path, f"zookeeper --zookeeper typed:2 --cluster-config {file}")
+    assert done.stdout.strip() == "typed:2"

@@ -16,8 +16,8 @@ from bookie.__main__ import make_index
 from bookie.config import BookieConfig
 from bookie.membership.cookie import Cookie
 from bookie.metrics import BookieMetrics
-from bookie.storage.core.backlog import Backlog
-from bookie.storage.core.log_format import RECORD_HEADER_BYTES
+from bookie.storage.core.append_log import RECORD_HEADER_BYTES
+from bookie.storage.core.group_commit import Backlog
 from bookie.storage.disk import RealDisk
 from bookie.storage.replay import init_log, replay
 from bookie.storage.storage import Storage

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ops.cli.compaction_table import next_due, print_compaction
+from ops.cli.topic_actions import next_due, print_compaction
 
 CLEAN: dict[str, Any] = {
     "partition": 0,

@@ -28,6 +28,7 @@ COMMANDS = {
     "unpin_partition": "topic move-leader",
     "roll_partition": "topic roll",
     "trim_partition": "topic trim",
+    "describe_offload": "topic offload",
     "describe_compaction": "topic compaction",
     "compact_partition": "topic compact",
     "find_offset": "record find",
@@ -39,7 +40,11 @@ COMMANDS = {
     "list_groups": "group list",
     "describe_group": "group describe",
     "delete_group": "group delete",
+    "describe_group_config": "group config",
+    "change_group_config": "group alter",
     "reset_offsets": "group reset",
+    "list_dead_letters": "group dead-letters",
+    "replay_dead_letters": "group dead-letters",
     "list_transactions": "transaction list",
     "describe_transaction": "transaction describe",
     "abort_transaction": "transaction abort",
@@ -54,6 +59,7 @@ COMMANDS = {
 OF_THE_PAGE = {"describe_me"}
 """What it greys its buttons by; a command is refused with the same sentence."""
 BETWEEN_BROKERS = {
+    "list_led_dead_letters",
     "list_led_topics",
     "list_led_partitions",
     "list_coordinated_groups",

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from ops.cli.places import place_of
+from ops.cli.options import place_of
 
 
 def test_places() -> None:

@@ -10,13 +10,26 @@ import pytest
 from tests.unit.ops.deploy.files import DEPLOY, env_file, settings
 
 CONFIG = DEPLOY / "config"
-SAMPLES = ("one-machine", "three-machines", "three-zones")
+SAMPLES = ("one-machine", "three-machines", "three-machines-secured", "three-zones")
+
+
+SECURED = "three-machines-secured"
+SECRETS = {
+    "QUIRE_BROKER_ADMIN_TOKEN": "x" * 48,
+    "QUIRE_BROKER_SECURITY_INTER_BROKER_PASSWORD": "y" * 48,
+    "QUIRE_BROKER_CLUSTER_SECURITY_ZOOKEEPER_PASSWORD": "z" * 48,
+    "QUIRE_BOOKIE_ADMIN_TOKEN": "x" * 48,
+    "QUIRE_BOOKIE_CLUSTER_SECURITY_ZOOKEEPER_PASSWORD": "z" * 48,
+}
+"""What `make.sh` adds to the variables of that sample."""
 
 
 def nodes(sample: str, program: str) -> list[Any]:
     """Return the settings of each node of a kind: each file, with each machine's variables."""
     files = sorted((CONFIG / sample).glob(f"{program}*.toml"))
     machines = [env_file(path) for path in sorted((CONFIG / sample).glob("*.env"))] or [{}]
+    if sample == SECURED:
+        machines = [environ | SECRETS for environ in machines]
     return [settings(program, environ, path) for path in files for environ in machines]
 
 
@@ -39,7 +52,7 @@ def test_samples_load_and_fit_together(sample: str) -> None:
     assert all(bookie.recovery.lost_bookie_delay_ms >= 60_000 for bookie in bookies)
 
 
-@pytest.mark.parametrize("sample", SAMPLES[1:])
+@pytest.mark.parametrize("sample", ("three-machines", "three-zones"))
 def test_nodes_of_several_machines_reach_each_other(sample: str) -> None:
     for broker in nodes(sample, "broker"):
         assert broker.listen_host == broker.admin_host == "0.0.0.0"
@@ -75,3 +88,21 @@ def test_zookeeper_tells_the_doctor_and_allows_our_sessions(sample: str) -> None
             hosts = {server.partition(":")[0] for server in node.zookeeper}
             peers = {value.partition(":")[0] for key, value in found.items() if "server." in key}
             assert hosts == peers or (hosts == {"127.0.0.1"} and not peers)
+
+
+def test_nothing_of_the_secured_sample_is_open() -> None:
+    """`tests/integration/test_three_machines.py` starts it."""
+    for broker in nodes(SECURED, "broker"):
+        (listener,) = broker.security.parsed_listeners()
+        assert (listener.name, broker.security.authorization) == ("SASL_SSL", True)
+        assert listener.bind.host == broker.admin_host
+        assert not broker.metrics_are_open and broker.admin_tls_cert is not None
+        assert "User:ANONYMOUS" not in broker.security.super_users
+        assert broker.cluster_security.bookie_tls and broker.cluster_security.zookeeper_tls
+    script = (CONFIG / SECURED / "make.sh").read_text()
+    for bookie in nodes(SECURED, "bookie"):
+        assert bookie.access.open_reason() == ""
+        assert bookie.access.allowed_clients == ("node1", "node2", "node3", "operator")
+        assert not bookie.metrics_are_open and bookie.admin_tls_cert is not None
+        assert bookie.cluster_security.zookeeper_user
+    assert all(f"{name}=" in script for name in SECRETS)

@@ -12,7 +12,7 @@ import yaml
 
 from bookie.admin.server import AdminServer as BookieAdmin
 from broker.admin.server import AdminServer as BrokerAdmin
-from client.node.stop_signal import STOP_S_MAX
+from client.node.process import STOP_S_MAX
 from ops.cli.main import COMMANDS
 from tests.unit.ops.deploy.files import DEPLOY, PROBES, ROOT, documents, settings
 

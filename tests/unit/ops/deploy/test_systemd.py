@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from client.node.stop_signal import STOP_S_MAX
+from client.node.process import STOP_S_MAX
 from tests.unit.ops.deploy.files import DEPLOY, PROGRAMS
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -70,15 +70,15 @@ def directives(path: Path) -> dict[str, list[str]]:
 
 
 def test_every_program_has_a_unit() -> None:
-    started = {shlex.split(directives(path)["ExecStart"][0])[2] for path in UNITS}
+    started = {shlex.split(directives(path)["ExecStart"][0])[3] for path in UNITS}
     assert started == set(PROGRAMS)
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_units_start_what_exists_and_are_fenced_in(path: Path) -> None:
     found = directives(path)
-    _, dash_m, program, config, file = shlex.split(found["ExecStart"][0])
-    assert (dash_m, config) == ("-m", "--config")
+    _, safe, dash_m, program, config, file = shlex.split(found["ExecStart"][0])
+    assert (safe, dash_m, config) == ("-P", "-m", "--config")
     assert program in PROGRAMS
     assert file.startswith("/etc/quire/")
     assert found["Restart"] == ["always"]

@@ -39,6 +39,14 @@ def test_fewer_bookies_than_quorums(states: list[str], level: Level, word: str) 
     assert word in found.what
 
 
+def test_full_bookies_say_what_frees_space() -> None:
+    found = check_bookies(bookies("writable", "read_only", "read_only"), [topic(3, 2)])
+    assert found[-1].level is Level.TROUBLE
+    assert "read and trimmed" in found[-1].what
+    assert "retention.ms" in found[-1].advice
+    assert "bookie gc" in found[-1].advice
+
+
 def test_bookies_that_are_down_or_read_only() -> None:
     found = check_bookies(bookies("writable", "down", "read_only"), [topic(1, 1)])
     assert [one.level for one in found] == [Level.WARNING, Level.WARNING, Level.FINE]

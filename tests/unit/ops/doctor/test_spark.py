@@ -34,7 +34,7 @@ def test_pyspark_alone_may_be_there_for_its_zookeeper() -> None:
     (found,) = check_spark(facts)
     assert found.level is Level.FINE
     assert "without numpy and pyarrow" in found.what
-    assert "quire[spark]" in found.what
+    assert "pip install pyspark" in found.what
 
 
 def test_a_python_that_is_not_there_has_no_quire(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from bookie.config import BookieConfig
 from broker import metric_table
 from broker.compaction.config import CompactionConfig
 from broker.config import BrokerConfig
+from broker.offload.config import OffloadConfig
 from broker.security.config import SecurityConfig
 from client.config import settings_of
 from client.ledger.config import LedgerClientConfig
@@ -79,7 +80,10 @@ def test_the_example_takes_a_gibibyte() -> None:
     ledger = LedgerClientConfig(**values.pop("ledger"))
     compaction = CompactionConfig(**values.pop("compaction"))
     security = SecurityConfig(**values.pop("security"))
-    example = BrokerConfig(**values, ledger=ledger, compaction=compaction, security=security)
+    offload = OffloadConfig(**values.pop("offload"))
+    example = BrokerConfig(
+        **values, ledger=ledger, compaction=compaction, security=security, offload=offload
+    )
     assert memory.BASE_BYTES + memory.sum_bytes(example) <= 1 << 30
 
 

@@ -15,6 +15,7 @@ from ops.schemas.core.catalogue import Catalogue
 from ops.schemas.core.errors import RegistryError
 from ops.schemas.core.log_records import decode, encode
 from ops.schemas.core.registry import Registry
+from ops.schemas.core.schema import Kind, Schema
 from ops.schemas.rest import SchemaRest, refusal
 from ops.schemas.service import SchemaService
 
@@ -73,6 +74,11 @@ class Api:
         return found
 
 
+def with_guid(text: str, **more: Any) -> dict[str, Any]:
+    """What answers say of an Avro schema, whose guid clients put into headers."""
+    return {**more, "schema": text, "guid": str(Schema(Kind.AVRO, text).guid)}
+
+
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
     catalogue = Catalogue()
@@ -86,7 +92,7 @@ async def api() -> AsyncIterator[Api]:
 
 async def test_register_look_up_and_read(api: Api) -> None:
     registered = await api.ok("POST", "/subjects/s/versions", {"schema": INT})
-    assert registered == {"subject": "s", "version": 1, "id": 1, "schema": INT}
+    assert registered == with_guid(INT, subject="s", version=1, id=1)
     assert await api.ok("POST", "/subjects/s/versions", {"schema": " " + INT}) == registered
     assert await api.ok("POST", "/subjects/s", {"schema": INT}) == registered
     assert (await api.ok("POST", "/subjects/s/versions", {"schema": LONG}))["version"] == 2
@@ -94,8 +100,10 @@ async def test_register_look_up_and_read(api: Api) -> None:
     assert await api.ok("GET", "/subjects/s/versions") == [1, 2]
     assert (await api.ok("GET", "/subjects/s/versions/latest"))["schema"] == LONG
     assert await api.ok("GET", "/subjects/s/versions/1/schema") == "int"
-    assert await api.ok("GET", "/schemas/ids/2") == {"schema": LONG}
-    assert await api.ok("GET", "/schemas/ids/1?fetchMaxId=true") == {"schema": INT, "maxId": 2}
+    assert await api.ok("GET", "/schemas/ids/2") == with_guid(LONG)
+    assert await api.ok("GET", "/schemas/ids/1?fetchMaxId=true") == with_guid(INT, maxId=2)
+    guid = registered["guid"]
+    assert await api.ok("GET", f"/schemas/guids/{guid}") == with_guid(INT, id=1)
     assert await api.ok("GET", "/schemas/ids/1/schema") == "int"
     assert await api.ok("GET", "/schemas/ids/1/subjects") == ["s"]
     assert await api.ok("GET", "/schemas/ids/1/versions") == [{"subject": "s", "version": 1}]
@@ -168,7 +176,7 @@ async def test_deletes(api: Api) -> None:
     assert await api("GET", "/subjects/s/versions") == (404, 40401)
     assert await api.ok("GET", "/subjects?deleted=true") == ["s"]
     assert await api.ok("GET", "/subjects?deletedOnly=true") == ["s"]
-    assert await api.ok("GET", "/schemas/ids/1") == {"schema": INT}
+    assert await api.ok("GET", "/schemas/ids/1") == with_guid(INT)
     assert await api.ok("GET", "/schemas/ids/1/subjects") == []
     assert await api.ok("DELETE", "/subjects/s?permanent=true") == [1, 2]
     assert await api("GET", "/schemas/ids/1") == (404, 40403)
@@ -194,7 +202,7 @@ async def test_what_another_registry_wrote_is_found(api: Api) -> None:
         b'{"subject":"s","version":1,"id":5,"schema":"\\"int\\"","deleted":false}',
     )
     api.log.others = [decode(*record)]
-    assert await api.ok("GET", "/schemas/ids/5") == {"schema": INT}
+    assert await api.ok("GET", "/schemas/ids/5") == with_guid(INT)
 
 
 @pytest.mark.parametrize(
@@ -216,6 +224,8 @@ async def test_what_another_registry_wrote_is_found(api: Api) -> None:
         ("GET", "/subjects/s/versions/x", None, 42202),
         ("GET", "/schemas/ids/99999", None, 40403),
         ("GET", "/schemas/ids/x", None, 40403),
+        ("GET", "/schemas/guids/x", None, 40403),
+        ("GET", "/schemas/guids/00000000-0000-0000-0000-000000000001", None, 40403),
         ("GET", "/subjects?limit=x", None, 422),
         ("DELETE", "/config/s", None, 40408),
     ],

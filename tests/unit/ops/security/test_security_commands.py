@@ -74,18 +74,20 @@ def as_user(folder: Path, name: str, password: str) -> Path:
 
 async def test_users_come_change_and_go(run: Run, tmp_path: Path) -> None:
     assert "There are no users yet" in (await run("user", "list")).output
-    await run("user", "create", "anna", environ={"QUIRE_USER_PASSWORD": "first"})
+    await run("user", "create", "anna", environ={"QUIRE_USER_PASSWORD": "the first"})
     users = json.loads((await run("user", "list", "--json")).stdout)
     assert [one["name"] for one in users] == ["anna"]
     assert set(users[0]["mechanisms"]) == {"SCRAM-SHA-256", "SCRAM-SHA-512"}
-    again = await run("user", "create", "anna", code=1, environ={"QUIRE_USER_PASSWORD": "x"})
+    again = await run(
+        "user", "create", "anna", code=1, environ={"QUIRE_USER_PASSWORD": "the other"}
+    )
     assert "quire user alter" in again.output
     secret = tmp_path / "password"
-    secret.write_text("second\n")
+    secret.write_text("the second\n")
     await run("user", "alter", "anna", "--password-file", str(secret))
-    refused = await run("acl", "list", code=1, user=as_user(tmp_path, "anna", "first"))
+    refused = await run("acl", "list", code=1, user=as_user(tmp_path, "anna", "the first"))
     assert "user or the password is wrong" in refused.output
-    denied = await run("acl", "list", code=1, user=as_user(tmp_path, "anna", "second"))
+    denied = await run("acl", "list", code=1, user=as_user(tmp_path, "anna", "the second"))
     assert "Traceback" not in denied.output
     await run("user", "delete", "anna", "--yes")
     await run("user", "delete", "anna", "--yes", code=1)
@@ -95,6 +97,10 @@ async def test_users_come_change_and_go(run: Run, tmp_path: Path) -> None:
 async def test_a_password_is_asked_for_or_refused_but_never_an_option(run: Run) -> None:
     for line in (("user", "create", "b"), ("user", "alter", "b")):
         assert (await run(*line, code=1)).exit_code == 1
+    for short in ("", "seven77"):
+        environ = {"QUIRE_USER_PASSWORD": short}
+        refused = await run("user", "create", "b", code=1, environ=environ)
+        assert "fewer than 8" in refused.output
     assert "password" not in {
         option for command in ("create", "alter") for option in _options("user", command)
     }
@@ -124,6 +130,7 @@ async def test_roles_are_granted_shown_and_revoked(run: Run) -> None:
     text = (await run("acl", "list", "--user", "a")).stdout
     assert "reader of topic 'u', as group 'g'" in text and "writer of topic 't'" in text
     assert "reader of topic 't'" not in text
+    assert "a role" in text and "describe" in text, "the entries of roles are shown, too"
     entries = (await run("acl", "list", "--entries")).stdout
     assert "deny" in entries and "idempotent" not in entries
 
@@ -152,8 +159,8 @@ async def test_what_makes_no_sense_is_one_sentence(run: Run, words: tuple[str, .
 async def test_the_last_right_of_ones_own_is_not_taken_away_by_the_way(
     run: Run, tmp_path: Path
 ) -> None:
-    await run("user", "create", "anna", environ={"QUIRE_USER_PASSWORD": "p"})
-    anna = as_user(tmp_path, "anna", "p")
+    await run("user", "create", "anna", environ={"QUIRE_USER_PASSWORD": "password"})
+    anna = as_user(tmp_path, "anna", "password")
     entry = ("--user", "anna", "--operation", "alter", "--operation", "describe", "--cluster")
     await run("acl", "add", *entry)
     refused = await run("acl", "remove", *entry, code=1, user=anna)

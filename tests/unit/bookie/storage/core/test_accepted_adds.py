@@ -2,7 +2,7 @@
 
 import pytest
 
-from bookie.storage.core.accepted_adds import AcceptedAdds
+from bookie.storage.core.disk_space import AcceptedAdds
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.storage.core.add_turns import AddTurns
-from bookie.storage.core.group_commit import Group
+from bookie.storage.core.group_commit import AddTurns, Group
 from client.ids import LedgerId
 
 LIMIT = 1600

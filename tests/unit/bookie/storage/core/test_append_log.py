@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.storage.core.append_log import AppendLog, LogPosition, LogWrite
-from bookie.storage.core.log_format import (
+from bookie.storage.core.append_log import (
     FILE_HEADER_BYTES,
     RECORD_HEADER_BYTES,
+    AppendLog,
     Kind,
     Location,
+    LogPosition,
+    LogWrite,
     seed_of,
     unpack_file_header,
     unpack_record,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bookie.storage.core.backlog import Backlog, PendingAdds
-from bookie.storage.core.group_commit import Group
+from bookie.storage.core.group_commit import Backlog, Group, PendingAdds
 from client.wire.bookkeeper.messages import Status
 from tests.fakes.bookie_box import add
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 
-from bookie.storage.core.append_log import LogPosition
+from bookie.storage.core.append_log import Location, LogPosition
 from bookie.storage.core.entry_cache import EntryCache
-from bookie.storage.core.log_format import Location
 from client.ids import EntryId, LedgerId
 
 L = LedgerId(1)
@@ -129,3 +128,16 @@ def test_large_entries_are_not_copied() -> None:
     entry = memoryview(bytearray(5_000))
     cache.put(L, EntryId(0), at(0), entry)
     assert cache.get(L, EntryId(0)) is entry
+
+
+def test_who_looks_elsewhere_hears_of_what_has_left_since() -> None:
+    cache = EntryCache(0, LogPosition(1, 0))
+    ids = LedgerId(7), EntryId(1)
+    early = cache.look_for(*ids)
+    cache.put(*ids, Location(1, 0, 5), b"entry")
+    late = cache.look_for(*ids)
+    cache.indexed_to(LogPosition(1, 5))
+    last = cache.look_for(*ids)
+    assert cache.get(*ids) is None
+    assert [cache.stop_looking(*ids, since) for since in (early, late, last)] == [True, True, False]
+    assert not cache.stop_looking(*ids, cache.look_for(*ids)), "it left before that"

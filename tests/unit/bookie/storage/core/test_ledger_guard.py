@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bookie.storage.core.append_log import Deletion
 from bookie.storage.core.ledger_guard import (
     DURABLE,
     NOT_RECORDED,
@@ -9,7 +10,6 @@ from bookie.storage.core.ledger_guard import (
     forget_lost_records,
     may_add,
 )
-from bookie.storage.core.log_format import Deletion
 from client.ids import LedgerId
 from client.wire.bookkeeper.messages import Status
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bookie.errors import LogIncomplete
-from bookie.storage.core.log_format import (
+from bookie.storage.core.append_log import (
     FILE_HEADER_BYTES,
     FIRST_COPY,
     RECORD_HEADER_BYTES,
@@ -66,7 +66,7 @@ def test_file_header_round_trip_and_damage() -> None:
 
 
 def test_newer_file_format_is_refused(monkeypatch) -> None:
-    monkeypatch.setattr("bookie.storage.core.log_format.FORMAT_VERSION", 2)
+    monkeypatch.setattr("bookie.storage.core.append_log.FORMAT_VERSION", 2)
     newer = FileHeader(3, 7, 9, 4096).pack()
     monkeypatch.undo()
     with pytest.raises(LogIncomplete, match="format 2"):

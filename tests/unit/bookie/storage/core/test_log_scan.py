@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.storage.core.log_format import Kind, Record, pack_record_header, seed_of
+from bookie.storage.core.append_log import Kind, Record, pack_record_header, seed_of
 from bookie.storage.core.log_scan import Gap, LogScan
 
 SEED = seed_of(4)

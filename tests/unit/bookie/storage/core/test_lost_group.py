@@ -1,11 +1,9 @@
 """What a group that found no space recorded is undone, ledger by ledger."""
 
-from bookie.storage.core.append_log import LogPosition
+from bookie.storage.core.append_log import Deletion, Location, LogPosition
 from bookie.storage.core.entry_cache import EntryCache
-from bookie.storage.core.group_commit import Group
+from bookie.storage.core.group_commit import Group, forget_lost
 from bookie.storage.core.ledger_guard import NOT_RECORDED, Ledger, LedgerTable
-from bookie.storage.core.log_format import Deletion, Location
-from bookie.storage.core.lost_group import forget_lost
 from client.ids import NO_ENTRY, EntryId, LedgerId
 
 LOST = 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.storage.core.log_format import FILE_HEADER_BYTES
+from bookie.storage.core.append_log import FILE_HEADER_BYTES
 from bookie.storage.core.reclaim import FileState, plan
 
 FULL = 1000

@@ -43,7 +43,7 @@ def test_the_sentence_says_what_to_install(level_db: ModuleType, tmp_path: Path)
         f"a bookie needs LevelDB's package plyvel, which Python {version} here does not have"
         " (libleveldb.so.1d: cannot open shared object file): run `apt-get install g++"
         " python3-dev libleveldb-dev` (macOS: `brew install leveldb`), then `pip install"
-        " 'quire[bookie]'`, which compiles it, or take Python 3.11 or 3.12 on Linux with x86-64,"
+        " plyvel`, which compiles it, or take Python 3.11 or 3.12 on Linux with x86-64,"
         " where it need not be compiled"
     )
     assert tmp_path.exists(), "nothing was wiped"

@@ -61,7 +61,10 @@ def test_keys_without_effect_are_kept() -> None:
         ("retention.ms", "soon"),
         ("retention.ms", str(2**63)),
         ("cleanup.policy", "shred"),
-        ("compression.type", "gzip"),
+        ("compression.type", "none"),
+        ("compression.gzip.level", "0"),
+        ("compression.lz4.level", "18"),
+        ("compression.zstd.level", "23"),
         ("min.cleanable.dirty.ratio", "1.5"),
         ("min.cleanable.dirty.ratio", "nan"),
         ("preallocate", "yes"),
@@ -84,3 +87,62 @@ def test_spelling_is_normal() -> None:
 def test_without_a_policy_all_is_kept(text: str) -> None:
     config = TopicConfig.parse({"cleanup.policy": text})
     assert (config.value("cleanup.policy"), config.deletes, config.compacts) == ("", False, False)
+
+
+@pytest.mark.parametrize(
+    ("key", "stored", "holds"),
+    [
+        ("segment.bytes", "13", "14"),
+        ("segment.bytes", str(2**40), str(2**31 - 1)),
+        ("segment.bytes", 13, "14"),
+        ("segment.bytes", "a lot", str(1 << 30)),
+        ("segment.bytes", {"from": 1}, str(1 << 30)),
+        ("min.insync.replicas", "0", "1"),
+        ("min.cleanable.dirty.ratio", "1.5", "1.0"),
+        ("min.cleanable.dirty.ratio", "nan", "0.5"),
+        ("preallocate", "yes", "false"),
+        ("message.timestamp.type", "Both", "CreateTime"),
+        # Nothing is deleted by a rule that is not understood.
+        ("retention.ms", "-2", "-1"),
+        ("retention.ms", "1 week", "-1"),
+        ("retention.bytes", None, "-1"),
+        ("cleanup.policy", "compact,shred", ""),
+        ("cleanup.policy", ["delete"], ""),
+        ("delete.retention.ms", "soon", str(2**63 - 1)),
+    ],
+)
+def test_in_place_of_a_stored_value_that_is_not_taken_another_holds(
+    key: str, stored: object, holds: str
+) -> None:
+    config = TopicConfig.read({key: stored, "flush.ms": "5"})
+    assert config.value(key) == holds
+    assert config.stored() == {key: stored, "flush.ms": "5"}, "it is carried along"
+    changed = TopicConfig.parse({**config.overrides, "flush.ms": "6"}).after(config)
+    assert changed.stored() == {key: stored, "flush.ms": "6"}
+    assert changed.with_defaults({"flush.messages": "9"}).stored() == changed.stored()
+    anew = TopicConfig.parse({key: TOPIC_KEYS[key].default}).after(config)
+    if holds != TOPIC_KEYS[key].default:
+        assert anew.stored() == {key: TOPIC_KEYS[key].default}, "until somebody sets it anew"
+    reset = TopicConfig.parse({"flush.ms": "6"}).after(config)
+    assert reset.stored() == {"flush.ms": "6"}, "or resets it"
+
+
+def test_a_setting_that_is_not_known_is_carried_along_whatever_is_set() -> None:
+    config = TopicConfig.read({"new.setting": [1, 2.5], "retention.ms": "7"})
+    assert (config.retention_ms, config.overrides) == (7, {"retention.ms": "7"})
+    for after in ({}, {"retention.ms": "8"}):
+        assert TopicConfig.parse(after).after(config).stored() == {**after, "new.setting": [1, 2.5]}
+
+
+def test_every_safe_value_is_a_valid_value() -> None:
+    for key in TOPIC_KEYS.values():
+        assert key.safe is None or check_value(key, key.safe) == key.safe
+
+
+def test_a_batch_size_that_cannot_be_in_force_is_refused_with_the_reason() -> None:
+    assert TopicConfig.parse({"max.message.bytes": "5000000"}).max_message_bytes == 5_000_000
+    for wrong in ("0", "2147483640"):  # as Kafka 4.4.0
+        with pytest.raises(InvalidTopicConfig, match="between 1 and 2147483639"):
+            TopicConfig.parse({"max.decompressed.message.bytes": wrong})
+    with pytest.raises(InvalidTopicConfig, match="5000000, not 5000001: a batch is in one ledger"):
+        TopicConfig.parse({"max.message.bytes": "5000001"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_pins_of_earlier_versions_are_replica_lists_of_one() -> None:
         b'{"version": 2}',
         b'{"version": 1}',
         json.dumps({**json.loads(TOPIC.encode()), "topic_id": "no uuid"}).encode(),
-        json.dumps({**json.loads(TOPIC.encode()), "configs": {"no.such.key": "1"}}).encode(),
+        json.dumps({**json.loads(TOPIC.encode()), "configs": "none"}).encode(),
     ],
 )
 def test_unreadable_nodes_are_refused(data: bytes) -> None:
@@ -65,6 +66,29 @@ def test_unreadable_nodes_are_refused(data: bytes) -> None:
         TopicInfo.decode("t", data)
     with pytest.raises(LogCorrupt):
         BrokerInfo.decode(BrokerId(1), data)
+
+
+def test_what_only_a_newer_release_knows_is_written_back_unchanged() -> None:
+    """Whatever else of the topic is changed."""
+    fields = json.loads(TOPIC.encode())
+    newer: dict[str, object] = {
+        **fields,
+        "tiers": {"hot": [0.25, None, 10**30, "\ud800"]},
+        "configs": {**fields["configs"], "new.setting": "1", "new.list": [{"a": True}]},
+    }
+    found = TopicInfo.decode("t", json.dumps(newer).encode())
+    assert (found.config.retention_ms, found.partition_count) == (5, 4)
+    for changed in (
+        found,
+        found.with_defaults({"segment.ms": "9"}),
+        replace(found, partition_count=5, grown_from=(1, 2, 4), assignments={}),
+        replace(found, config=TopicConfig.parse({"segment.ms": "7"}).after(found.config)),
+    ):
+        written = json.loads(changed.encode())
+        assert written["tiers"] == newer["tiers"]
+        assert written["configs"].items() >= {"new.setting": "1"}.items()
+        assert written["configs"]["new.list"] == [{"a": True}]
+    assert json.loads(found.encode()) == newer
 
 
 @pytest.mark.parametrize("place", [5, "x", [], {}, {"topic_id": 5, "index": 1}])
@@ -103,3 +127,14 @@ def test_quorums() -> None:
         config=TopicConfig.parse({"quire.ensemble.size": "5"}),
     )
     assert (lone.ensemble_size, lone.write_quorum, lone.ack_quorum) == (5, 1, 1)
+
+
+def test_a_listener_whose_protocol_is_not_known_is_left_out() -> None:
+    """Of a newer broker; others work with the listeners that they know."""
+    fields = json.loads(BROKER.encode())
+    endpoints = {**fields["endpoints"], "NEW": ["h", 10, True, "QUIC", "more"]}
+    found = BrokerInfo.decode(BROKER.id, json.dumps({**fields, "endpoints": endpoints}).encode())
+    assert found == BROKER
+    own = {fields["listener"]: ["h", 9, True, "QUIC"]}
+    with pytest.raises(LogCorrupt):  # nobody here could talk to it
+        BrokerInfo.decode(BROKER.id, json.dumps({**fields, "endpoints": own}).encode())

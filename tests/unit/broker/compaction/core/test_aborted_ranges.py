@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from broker.compaction.core.aborted_ranges import NOTHING_ABORTED, AbortedRanges
+from broker.compaction.core.cleaning import NOTHING_ABORTED, AbortedRanges
 from client.ids import Offset, ProducerId
 from client.log.aborted_transactions import AbortedTransaction
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import BatchHeader, parse_header
+from client.wire.kafka.batches.records import BatchHeader, Record, build_batch, parse_header
 
 
 def data(producer_id: int, offset: int) -> BatchHeader:

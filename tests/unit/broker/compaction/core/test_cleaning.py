@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.compaction.core.aborted_ranges import AbortedRanges
-from broker.compaction.core.cleaning import Cleaner, KeyRound
+from broker.compaction.core.cleaning import AbortedRanges, Cleaner, KeyRound
 from broker.compaction.core.key_map import SECRET_BYTES, KeyMap
 from client.ids import Offset, ProducerId
 from client.log.aborted_transactions import AbortedTransaction
 from client.wire.kafka.batches.control_batch import Marker, build_marker, read_marker
-from client.wire.kafka.batches.record_builder import Record, build_batch
 from client.wire.kafka.batches.records import (
     DELETE_HORIZON_BIT,
     STAMP_BYTES,
+    Record,
+    build_batch,
     parse_header,
     stamp,
 )

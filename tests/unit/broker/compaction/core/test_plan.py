@@ -17,9 +17,8 @@ from broker.compaction.core.plan import (
     why_due,
 )
 from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
-from client.log.compaction_state import CompactionState
 from client.log.segment import SnapshotPlace, TransactionFacts
-from client.log.segments import Segment, SegmentFacts
+from client.log.segments import CompactionState, Segment, SegmentFacts
 
 NOW_MS = 1_000_000
 HOUR = 3_600_000

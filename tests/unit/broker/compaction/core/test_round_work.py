@@ -27,11 +27,11 @@ from broker.compaction.core.round_work import RoundWork
 from broker.compaction.core.segment_output import OWN_LEDGER
 from broker.errors import CompactionFailed
 from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
-from client.log.aborted_index import LedgerAborted
 from client.log.aborted_transactions import (
     ABORTED_TYPE,
     AbortedBlock,
     AbortedTransaction,
+    LedgerAborted,
     open_block,
 )
 from client.log.entry_format import is_internal, next_offset, open_internal

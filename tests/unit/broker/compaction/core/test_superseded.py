@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.compaction.core.superseded import Superseded
+from broker.compaction.core.key_map import Superseded
 from client.ids import Offset
 
 OFFSETS = st.integers(0, 60)

@@ -6,28 +6,36 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.coordinator.core.coordinator_types import Append, LogRecord, Now, Reply, Token
-from broker.coordinator.core.shard import Shard
+from broker.coordinator.core.connection_order import ConnectionOrder
+from broker.coordinator.core.coordinator_types import (
+    Append,
+    LogRecord,
+    Now,
+    Reply,
+    Shard,
+    Snapshot,
+    Token,
+)
 from broker.errors import NotCoordinator
 from broker.groups.core.group_shard import GroupShard
 from broker.groups.core.group_types import CommittedOffset, GroupConfig
 from broker.groups.core.offset_records import offset_record
-from broker.transactions.core.connection_order import ConnectionOrder
-from broker.transactions.core.transaction_records import transaction_record
-from broker.transactions.core.transaction_shard import TransactionShard
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     InitProducerId,
     TransactionConfig,
     TransactionMetadata,
     TransactionState,
 )
+from broker.transactions.core.transaction_records import transaction_record
+from broker.transactions.core.transaction_shard import TransactionShard
 from client.ids import ConnectionId, ProducerId
+from tests.fakes.group_topics import FakeTopics
 
 NOW = Now(1000.0, 10**12)
 
 
 def groups() -> GroupShard:
-    return GroupShard(GroupConfig(), lambda prefix: f"{prefix}-1")
+    return GroupShard(GroupConfig(), lambda prefix: f"{prefix}-1", FakeTopics())
 
 
 def transactions() -> TransactionShard:
@@ -65,10 +73,10 @@ def test_a_snapshot_makes_the_same_shard(kind: Callable[[], Shard]) -> None:
     shard.loaded(NOW)
     assert shard.view.ids() == ["a"]
     again = kind()
-    for record in shard.view.snapshot("a"):
+    for record in shard.view.snapshot("a").records:
         again.replay(record)
     assert again.view.ids() == ["a"]
-    assert again.view.snapshot("a") == shard.view.snapshot("a") == [RECORDS[kind]]
+    assert again.view.snapshot("a") == shard.view.snapshot("a") == Snapshot([RECORDS[kind]])
 
 
 def test_a_reply_comes_after_its_append() -> None:

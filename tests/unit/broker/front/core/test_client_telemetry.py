@@ -21,7 +21,7 @@ def kept(telemetry: ClientTelemetry, now_s: float = 0.0) -> list[tuple[str, str]
 
 def made(clients: int = 2, series: int = 4, of_each: int = 3) -> ClientTelemetry:
     telemetry = ClientTelemetry(Limits(clients, series, of_each))
-    assert telemetry.admit(ONE, WHO, INTERVAL_MS, 0.0)
+    assert telemetry.admit(ONE, WHO, INTERVAL_MS, 0.0, network="10.0.0.1")
     return telemetry
 
 
@@ -42,7 +42,7 @@ def test_a_push_replaces_the_one_before() -> None:
 def test_who_is_silent_is_forgotten() -> None:
     telemetry = made()
     telemetry.push(ONE, values("a"), 0.0)
-    assert telemetry.admit(ONE, WHO, INTERVAL_MS, 1.0)
+    assert telemetry.admit(ONE, WHO, INTERVAL_MS, 1.0, network="10.0.0.1")
     assert kept(telemetry, 3.4) != []
     assert kept(telemetry, 3.5) == []
     assert (telemetry.client_count, telemetry.series_count) == (0, 0)
@@ -50,17 +50,36 @@ def test_who_is_silent_is_forgotten() -> None:
 
 def test_there_is_room_for_so_many_clients() -> None:
     telemetry = made()
-    assert telemetry.admit(TWO, WHO, INTERVAL_MS, 0.0)
-    assert not telemetry.admit(THREE, WHO, INTERVAL_MS, 0.0)
-    assert telemetry.admit(ONE, WHO, INTERVAL_MS, 2.0), "whoever is there already stays"
-    assert telemetry.admit(THREE, WHO, INTERVAL_MS, 2.5), "the silent one made room"
+    assert telemetry.admit(TWO, WHO, INTERVAL_MS, 0.0, network="10.0.0.1")
+    assert not telemetry.admit(THREE, WHO, INTERVAL_MS, 0.0, network="10.0.0.1")
+    assert telemetry.admit(ONE, WHO, INTERVAL_MS, 2.0, network="10.0.0.1"), (
+        "whoever is there already stays"
+    )
+    assert telemetry.admit(THREE, WHO, INTERVAL_MS, 2.5, network="10.0.0.1"), (
+        "the silent one made room"
+    )
+
+
+def test_one_address_does_not_take_all_places_by_inventing_clients() -> None:
+    telemetry = ClientTelemetry(Limits(100, 1000, 10))
+    for n in range(1, 300):
+        telemetry.admit(UUID(int=n), WHO, INTERVAL_MS, 0.0, network="10.0.0.1")
+    assert telemetry.client_count == 100
+    telemetry.push(UUID(int=1), values("a"), 0.0)
+    there = [
+        telemetry.admit(UUID(int=1000 + n), WHO, INTERVAL_MS, 0.1, network="10.0.0.2")
+        for n in range(60)
+    ]
+    assert there == [True] * 50 + [False] * 10, "half each"
+    assert (telemetry.client_count, telemetry.series_count) == (100, 0)
+    assert telemetry.admit(UUID(int=2000), WHO, INTERVAL_MS, 0.1, network="10.0.0.3")
 
 
 def test_values_beyond_the_limits_are_dropped_and_counted() -> None:
     telemetry = made()
     telemetry.push(ONE, values("a", "b", "c", "d"), 0.0)
     assert (telemetry.series_count, telemetry.dropped) == (3, 1), "of one client"
-    assert telemetry.admit(TWO, WHO, INTERVAL_MS, 0.0)
+    assert telemetry.admit(TWO, WHO, INTERVAL_MS, 0.0, network="10.0.0.1")
     telemetry.push(TWO, values("a", "b"), 0.0)
     assert (telemetry.series_count, telemetry.dropped) == (4, 2), "of all together"
     telemetry.push(ONE, values("a"), 0.0)

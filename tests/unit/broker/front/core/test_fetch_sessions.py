@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +13,7 @@ from broker.front.core.fetch_sessions import (
     EPOCH_MAX,
     FULL,
     NO_SESSION,
+    PARTITION_BYTES_MAX,
     SILENT_S,
     Asked,
     FetchSessions,
@@ -211,3 +213,34 @@ def test_a_session_of_a_thousand_partitions_saves_nearly_all_the_bytes() -> None
     assert told == [77]
     assert asked_bytes == (33_039, 29)
     assert told_bytes == (37_122, 158)
+
+
+@pytest.mark.parametrize("name", ["x" * 250, "\N{GRINNING FACE}" * 62])
+def test_a_name_that_no_topic_can_have_is_not_kept(name: str) -> None:
+    bench = Bench()
+    turn = bench.begin(0, FULL, asked(0, topic=name))
+    assert bench.finish(turn, [data(0, error=3)]) == (0, [0]), "its consumer goes on without"
+    session = bench.open(0)
+    with pytest.raises(FetchSessionNotFound):
+        bench.begin(session, 1, asked(1, topic=name))
+    assert not len(bench.sessions)
+
+
+def test_a_partition_takes_what_is_counted_for_it() -> None:
+    """With another topic for each, whose name is the longest: what MEMORY.md reckons with."""
+    count = 20_000
+    sessions = FetchSessions(count, count, itertools.count(1).__next__)
+    tracemalloc.start()
+    try:
+        for begin in range(0, count, 1_000):
+            numbers = range(begin, begin + 1_000)
+            rows = [
+                asked(1 << 20, offset=1 << 40, topic=f"{number:0249d}")[0] for number in numbers
+            ]
+            turn = sessions.begin(0, FULL, rows, (), by_id=False, now_s=1.0)
+            finish(sessions.finish(turn, [data(1 << 20, number << 40) for number in numbers], 1.0))
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert sessions.partition_count == count
+    assert held <= count * PARTITION_BYTES_MAX

@@ -8,7 +8,7 @@ from typing import Any
 from broker.app import Broker
 from broker.partition.partition import Partition
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.fakes.broker import until
 from tests.fakes.wire_client import WireClient
 

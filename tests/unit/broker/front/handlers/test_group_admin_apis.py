@@ -197,7 +197,7 @@ def test_list_while_one_coordinator_loads_or_doubts() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("version", range(4))
 def test_delete(version: int) -> None:
     async def scenario() -> None:
         bench = await (await GroupBench().start()).serving()
@@ -213,6 +213,10 @@ def test_delete(version: int) -> None:
             "none": "group_id_not_found",
         }
         assert await bench.fetch("0") == -1
+        if version >= 3:
+            said = {one.group_id: one.error_message for one in reply.results}
+            assert said["0"] is None
+            assert said["g"] and said["none"]
 
     run(scenario())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +12,20 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker.app import Broker
+from broker.partition.core import batch_checks
 from client.node.turns import Turns
 from client.wire.kafka import fetch as fetch_wire
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import BatchHeader, pack_batch, parse_header
+from client.wire.kafka.batches import records
+from client.wire.kafka.batches.records import (
+    BatchHeader,
+    Codec,
+    Record,
+    build_batch,
+    compress,
+    pack_batch,
+    parse_header,
+)
 from client.wire.kafka.codec import encode_error
 from client.wire.steps import STEP_ITEMS, STEP_RECORDS
 from tests.fakes.broker import FakeCloud, until
@@ -34,11 +44,27 @@ TINY = b"\x0c\x00\x00\x00\x00\x00\x00"
 KEYLESS = b"\x0c\x00\x00\x00\x01\x00\x00"
 
 
-def many(count: int, record: bytes = TINY, **fields: Any) -> bytes:
+def many(count: int, record: bytes = TINY, codec: Codec = Codec.NONE, **fields: Any) -> bytes:
     """Return a batch of `count` records of seven bytes."""
     head = parse_header(build_batch([Record(b"k", b"v", NOW_MS)]))
-    fields = {"record_count": count, "last_offset_delta": count - 1, **fields}
-    return pack_batch(BatchHeader(*head)._replace(**fields), record * count)
+    fields = {
+        "record_count": count, "last_offset_delta": count - 1, "attributes": int(codec), **fields
+    }  # fmt: skip
+    return pack_batch(BatchHeader(*head)._replace(**fields), compress(codec, record * count))
+
+
+async def stored(partition: Any, data: bytes) -> None:
+    """Store a batch as a version has done it that believed headers."""
+    partition.append(data, from_client=False)
+    end = partition.log_end_offset
+    await until(lambda: partition.high_watermark == end)
+
+
+@pytest.fixture
+def read_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read records as where nothing was compiled, however it is here."""
+    monkeypatch.setattr(records, "compiled", None)
+    monkeypatch.setattr(batch_checks, "IS_COMPILED", False)
 
 
 async def compacted(broker: Broker) -> Any:
@@ -52,10 +78,11 @@ class NoTurns(Turns):
         return lambda: None
 
 
-# --- keys of compacted topics ---------------------------------------------------------------------
+# --- records that are read ------------------------------------------------------------------------
 
 
-async def test_many_keys_are_looked_at_in_many_turns(broker: Broker, client: WireClient) -> None:
+@pytest.mark.usefixtures("read_in_python")
+async def test_records_are_read_in_many_turns(broker: Broker, client: WireClient) -> None:
     await compacted(broker)
     turns = broker.services.turns
     assert (await produce(client, batch(b"v"))).base_offset == 0
@@ -80,7 +107,8 @@ async def test_keyless_records_are_named(broker: Broker, client: WireClient, ver
     assert named == [(at, refused.error_message) for at in (1, 4, 7)]
 
 
-async def test_batches_stay_in_order_behind_one_whose_keys_are_looked_at(
+@pytest.mark.usefixtures("read_in_python")
+async def test_batches_stay_in_order_behind_one_that_is_checked(
     broker: Broker, client: WireClient
 ) -> None:
     """An idempotent producer sends on without waiting; nothing may overtake."""
@@ -104,14 +132,36 @@ async def test_one_request_has_so_many_records_opened_and_no_more(cloud: FakeClo
     broker = await cloud.start_broker(1, opened_records_max=10_000)
     client = await WireClient.connect(broker.port)
     await compacted(broker)
-    row = {"index": 0, "records": many(4_000)}
+    row = {"index": 0, "records": many(4_000, codec=Codec.ZSTD)}
     fields = produce_fields(None)
     fields["topic_data"] = [{"name": "t", "partition_data": [row] * 4}]
     answer = await client.call(ApiKey.PRODUCE, 9, **fields)
     codes = [one.error_code for one in answer.responses[0].partition_responses]
     assert codes == [ErrorCode.none] * 2 + [ErrorCode.message_too_large] * 2
-    assert (await produce(client, many(4_000))).error_code is ErrorCode.none
+    assert (await produce(client, many(4_000, codec=Codec.ZSTD))).error_code is ErrorCode.none
+    assert (await produce(client, many(40_000))).error_code is ErrorCode.none  # paid for in bytes
     await client.close()
+
+
+async def test_a_large_compressed_batch_takes_turns_of_its_own(
+    broker: Broker, client: WireClient
+) -> None:
+    """What fits into 4 MiB is inflated at once; a request is not begun as a whole either way."""
+    partition = await create_topic(broker)
+    turns = broker.services.turns
+    small = build_batch([Record(b"k", bytes(3 << 20), NOW_MS)], codec=Codec.LZ4)
+    assert (await produce(client, small)).base_offset == 0
+    assert turns.taken == 0
+    noise = random.Random(1).randbytes(100_000)
+    large = build_batch([Record(b"k", noise + bytes(5 << 20), NOW_MS)], codec=Codec.LZ4)
+    assert (await produce(client, large)).base_offset == 1
+    assert turns.taken == 2
+    fields = produce_fields(None)
+    fields["topic_data"] = [{"name": "t", "partition_data": [{"index": 0, "records": small}] * 9}]
+    answer = await client.call(ApiKey.PRODUCE, 9, **fields)
+    assert len(answer.responses[0].partition_responses) == 9
+    assert turns.taken == 4
+    assert partition.high_watermark == 11
 
 
 async def test_a_few_bytes_that_claim_many_records_are_not_opened(
@@ -129,6 +179,7 @@ async def test_a_few_bytes_that_claim_many_records_are_not_opened(
     assert "99999 records" in answer.error_message
 
 
+@pytest.mark.usefixtures("read_in_python")
 async def test_a_client_that_hangs_up_stops_the_work(broker: Broker) -> None:
     partition = await compacted(broker)
     client = await WireClient.connect(broker.port)
@@ -142,7 +193,8 @@ async def test_a_client_that_hangs_up_stops_the_work(broker: Broker) -> None:
     assert partition.log_end_offset == 0
 
 
-async def test_a_batch_whose_keys_take_too_long_was_not_applied(
+@pytest.mark.usefixtures("read_in_python")
+async def test_a_batch_whose_check_takes_too_long_was_not_applied(
     broker: Broker, client: WireClient
 ) -> None:
     partition = await compacted(broker)
@@ -172,10 +224,10 @@ async def test_a_search_goes_through_many_records_in_many_turns(
     broker: Broker, client: WireClient
 ) -> None:
     """The header claims a timestamp that no record has."""
-    await create_topic(broker)
+    partition = await create_topic(broker)
     count = 5 * STEP_RECORDS
     for _ in range(4):
-        await produce(client, many(count, max_timestamp=NOW_MS + 100))
+        await stored(partition, many(count, max_timestamp=NOW_MS + 100))
     await produce(client, build_batch([Record(b"k", b"v", NOW_MS + 50)]))
     before = broker.services.turns.taken
     answer = await client.call(ApiKey.LIST_OFFSETS, 7, **list_offsets(0, timestamp=NOW_MS + 50))
@@ -188,9 +240,9 @@ async def test_a_search_that_would_open_too_much_ends_at_a_batch(cloud: FakeClou
     """Whoever reads from there on misses nothing."""
     broker = await cloud.start_broker(1, opened_records_max=10_000)
     client = await WireClient.connect(broker.port)
-    await create_topic(broker)
+    partition = await create_topic(broker)
     for _ in range(4):
-        await produce(client, many(4_000, max_timestamp=NOW_MS + 100))
+        await stored(partition, many(4_000, max_timestamp=NOW_MS + 100))
     answer = await client.call(ApiKey.LIST_OFFSETS, 7, **list_offsets(0, timestamp=NOW_MS + 50))
     assert answer.topics[0].partitions[0].offset == 8_000
     await client.close()
@@ -370,7 +422,7 @@ async def test_a_read_of_thousands_of_requests_takes_many_turns(
 async def test_an_answer_has_so_many_batches_however_small(
     broker: Broker, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.front.batches.fetch_round._ANSWER_BATCHES_MAX", 5)
+    monkeypatch.setattr("broker.front.handlers.fetch._ANSWER_BATCHES_MAX", 5)
     await create_topic(broker, partition_count=3)
     for partition in range(3):
         for _ in range(4):

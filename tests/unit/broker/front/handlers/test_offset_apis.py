@@ -8,6 +8,7 @@ import pytest
 
 from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.front.handlers import offset_commit, offset_delete, offset_fetch
+from client.errors import RemoteProtocolError
 from tests.fakes.group_bench import GroupBench
 from tests.fakes.virtual_time import run
 
@@ -43,8 +44,8 @@ def test_commit_refusals(version: int) -> None:
             7, version, generation_id_or_member_epoch=9, member_id=joined.member_id
         )
         assert name == "illegal_generation"
-        name = await bench.commit(7, 9, group_id="x" * 40_000)
-        assert name == "invalid_group_id"
+        with pytest.raises(RemoteProtocolError, match="at most 32767"):
+            await bench.commit(7, 9, group_id="x" * 40_000)
 
     run(scenario())
 

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from broker.app import Broker
 from client.wire.kafka import apis
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Record, build_batch
 from tests.fakes.broker import FakeCloud
 from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import NOW_MS, batch, breathe, create_topic, produce
@@ -20,11 +20,11 @@ from tests.unit.broker.front.handlers.requests import NOW_MS, batch, breathe, cr
 class TestApiVersions:
     """What is advertised is what is served."""
 
-    @pytest.mark.parametrize("version", range(5))
+    @pytest.mark.parametrize("version", range(6))
     async def test_the_table(self, client: WireClient, version: int) -> None:
         answer = await client.call(
             ApiKey.API_VERSIONS, version, client_software_name="test-client",
-            client_software_version="1.0.0",
+            client_software_version="1.0.0", cluster_id=None, node_id=-1,
         )  # fmt: skip
         assert answer.error_code is ErrorCode.none
         table = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
@@ -47,11 +47,33 @@ class TestApiVersions:
         )
         assert answer.error_code is ErrorCode.invalid_request
 
+    @pytest.mark.parametrize(
+        ("cluster_id", "node_id", "is_wanted"),
+        [(None, 7, True), ("ours", 1, True), ("ours", 2, False), ("ours", -1, False),
+         ("another", 1, False)],
+    )  # fmt: skip
+    async def test_whoever_wants_another_node_is_told(
+        self,
+        broker: Broker,
+        client: WireClient,
+        cluster_id: str | None,
+        node_id: int,
+        is_wanted: bool,
+    ) -> None:
+        """As KafkaApis of 4.4.0: the node counts only if the cluster is named."""
+        named = broker.cluster.cluster_id if cluster_id == "ours" else cluster_id
+        answer = await client.call(
+            ApiKey.API_VERSIONS, 5, client_software_name="test", client_software_version="1",
+            cluster_id=named, node_id=node_id,
+        )  # fmt: skip
+        wanted = ErrorCode.none if is_wanted else ErrorCode.rebootstrap_required
+        assert (answer.error_code, bool(answer.api_keys)) == (wanted, is_wanted)
+
     async def test_a_version_above_ours_is_answered_in_version_0(self, client: WireClient) -> None:
         frame = struct.pack(">hhih", ApiKey.API_VERSIONS, 99, 7, -1) + b"\x00whatever"
         client.send_raw(struct.pack(">i", len(frame)) + frame)
         answer = await client.receive_raw()
-        assert answer == struct.pack(">ihihhh", 7, 35, 1, ApiKey.API_VERSIONS, 0, 4)
+        assert answer == struct.pack(">ihihhh", 7, 35, 1, ApiKey.API_VERSIONS, 0, 5)
         # The connection is still good.
         assert (await client.call(ApiKey.API_VERSIONS, 0)).api_keys
 

@@ -12,8 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.app import Broker
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import Codec
+from client.wire.kafka.batches.records import Codec, Record, build_batch
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import (
@@ -125,6 +124,23 @@ async def test_an_idempotent_producers_sequence_is_checked(cloud: FakeCloud) -> 
     await client.close()
 
 
+async def test_a_producer_that_counts_on_is_served_at_once_by_a_log_that_was_never_led(
+    broker: Broker, client: WireClient
+) -> None:
+    """Java's producer goes on counting after its topic was deleted and made again.
+
+    Although its batches were refused meanwhile, nothing is missing.
+    """
+    later = [batch(b"v", producer_id=7, producer_epoch=0, base_sequence=n) for n in (40, 41)]
+    for one in later:
+        unknown = await produce(client, one)
+        assert unknown.error_code is ErrorCode.unknown_topic_or_partition
+    await create_topic(broker)
+    for offset, one in enumerate(later):
+        row = await produce(client, one)
+        assert (row.error_code, row.base_offset) == (ErrorCode.none, offset)
+
+
 async def test_a_gap_right_after_the_leadership_began_is_not_the_producers_fault(
     broker: Broker, client: WireClient
 ) -> None:
@@ -133,10 +149,12 @@ async def test_a_gap_right_after_the_leadership_began_is_not_the_producers_fault
     OUT_OF_ORDER_SEQUENCE_NUMBER makes librdkafka send everything unacknowledged again under a
     new epoch, in all partitions, and what had survived there is then stored twice.
     """
-    await create_topic(broker)
     first, second = (
         batch(b"v", producer_id=7, producer_epoch=0, base_sequence=number) for number in (0, 1)
     )
+    unknown = await produce(client, first)
+    assert unknown.error_code is ErrorCode.unknown_topic_or_partition
+    await create_topic(broker)
     assert (await produce(client, second)).error_code is ErrorCode.not_leader_or_follower
     assert (await produce(client, first)).base_offset == 0
     assert (await produce(client, second)).base_offset == 1

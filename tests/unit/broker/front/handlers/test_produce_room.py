@@ -217,7 +217,7 @@ async def test_an_answer_that_cannot_be_encoded_costs_its_own_connection_only(
 ) -> None:
     broker, partition = await full(cloud)
     client, other = [await WireClient.connect(broker.port) for _ in range(2)]
-    monkeypatch.setattr("broker.front.batches.produce_answer.message_of", lambda _: "x" * 40_000)
+    monkeypatch.setattr("broker.front.handlers.produce.message_of", lambda _: "x" * 40_000)
     client.send(ApiKey.PRODUCE, 8, **two_topics("unknown"))
     await until(lambda: partition.log_end_offset == 1)
     send(other, b"honest")
@@ -228,3 +228,23 @@ async def test_an_answer_that_cannot_be_encoded_costs_its_own_connection_only(
     assert broker.metrics.request_failures == {ApiKey.PRODUCE: 1}
     assert partition.is_open
     await other.close()
+
+
+async def test_a_burst_goes_on_into_a_full_segment_by_a_tenth_only(cloud: FakeCloud) -> None:
+    """While the next ledger is created, appends wait instead of making the segment larger."""
+    broker = await cloud.start_broker(1, log_in_flight_bytes_max=64 * _MIB)
+    partition = await create_topic(broker, config={"segment.bytes": str(_MIB)})
+    client = await WireClient.connect(broker.port)
+    sent, size = 60, 100_000
+    created = cloud.ledgers.stop_at("create")
+    for _ in range(sent):
+        send(client, b"x" * size)
+    for _ in range(10):
+        await breathe()
+    created.set()
+    rows = [await outcome(client) for _ in range(sent)]
+    assert rows == [(ErrorCode.none, offset) for offset in range(sent)]
+    sizes = [one.facts.size_bytes for one in partition._leader.segments.segments if one.facts]
+    assert len(sizes) >= 4
+    assert max(sizes) <= 1.1 * _MIB + size + 10_000, sizes
+    await client.close()

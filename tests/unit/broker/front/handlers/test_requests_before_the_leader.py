@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker.app import Broker
-from client.errors import NotEnoughBookies
+from client.errors import ConnectionLoss
 from client.wire.kafka.apis import ApiKey
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient
@@ -256,7 +256,7 @@ async def test_a_takeover_that_fails_once_loses_nothing(
     cloud: FakeCloud, broker: Broker, client: WireClient
 ) -> None:
     gate = await opening(cloud, broker)
-    cloud.ledgers.fail_next("create", NotEnoughBookies("none"))
+    cloud.ledgers.fail_next("create", ConnectionLoss("none"))
     client.send(ApiKey.PRODUCE, 9, **produce_fields(batch(b"a")))
     await breathe()
     gate.set()

@@ -16,7 +16,7 @@ from broker.front.handlers import (
     list_transactions,
 )
 from broker.transactions.config import TransactionSettings
-from broker.transactions.core.transaction_types import ProducerIdAndEpoch, TransactionState
+from broker.transactions.core.transaction import ProducerIdAndEpoch, TransactionState
 from client.ids import BrokerId, ProducerId
 from tests.fakes.partitions import FakeLog
 from tests.fakes.transaction_front import ID, TransactionFront

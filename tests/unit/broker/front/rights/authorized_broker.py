@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from broker.access.rights import Need
 from broker.app import Broker
 from broker.errors import BrokerError
 from broker.groups.core.group_types import Commit, OffsetToCommit
@@ -19,6 +18,7 @@ from broker.security.core.acls import (
     Permission,
     ResourceType,
 )
+from broker.security.rights import Need
 from broker.transactions.config import TransactionSettings
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from broker.access import rights
-from broker.access.rights import Need
 from broker.front.handlers.registry import handlers
+from broker.security import rights
 from broker.security.core.acls import CLUSTER_NAME, ResourceType
+from broker.security.rights import Need
 from client.wire.kafka.apis import ApiKey
 from tests.unit.broker.front.handlers.requests import batch, fetch_fields, produce_fields
 
@@ -48,6 +48,7 @@ FILTER = {
 TXN = {"transactional_id": "x", "producer_id": 7, "producer_epoch": 0}
 V3_TXN = {f"v3_and_below_{name}": value for name, value in TXN.items()}
 MEMBER = {"group_id": "g", "member_id": "", "generation_id": 1}
+SESSION = {"group_id": "g", "member_id": "m", "share_session_epoch": 1}
 RESET = [{"name": "retention.ms", "config_operation": 0, "value": "1"}]
 SCRAM = {"name": "x", "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
 CLUSTER = CLUSTER_NAME
@@ -78,6 +79,28 @@ ROWS = [
         protocol_type="consumer", protocols=[{"name": "range", "metadata": b""}],
         session_timeout=10_000, rebalance_timeout=10_000),
     row("sync", ApiKey.SYNC_GROUP, 3, (rights.READ_GROUP, "g"), **MEMBER),
+    row("heartbeat of the consumer protocol", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1,
+        (rights.READ_GROUP, "g"), (rights.DESCRIBE_TOPIC, "t"), group_id="g", member_id="m",
+        member_epoch=0, rebalance_timeout=10_000, subscribed_topic_names=["t"],
+        topic_partitions=[]),
+    row("describe a group of the consumer protocol", ApiKey.CONSUMER_GROUP_DESCRIBE, 1,
+        (rights.DESCRIBE_GROUP, "g"), group_ids=["g"]),
+    row("heartbeat of a share group", ApiKey.SHARE_GROUP_HEARTBEAT, 1, (rights.READ_GROUP, "g"),
+        (rights.DESCRIBE_TOPIC, "t"), group_id="g", member_id="m", member_epoch=0,
+        subscribed_topic_names=["t"]),
+    row("describe a share group", ApiKey.SHARE_GROUP_DESCRIBE, 1, (rights.DESCRIBE_GROUP, "g"),
+        group_ids=["g"]),
+    row("share fetch", ApiKey.SHARE_FETCH, 2, (rights.READ_GROUP, "g"), **SESSION,
+        max_wait=0, min_bytes=0, max_bytes=1_000, max_records=1, batch_size=1,
+        topics=[], forgotten_topics_data=[]),
+    row("share acknowledge", ApiKey.SHARE_ACKNOWLEDGE, 2, (rights.READ_GROUP, "g"), **SESSION,
+        topics=[]),
+    row("where a share group is", ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 1,
+        (rights.DESCRIBE_GROUP, "g"), groups=[{"group_id": "g", "topics": None}]),
+    row("let a share group begin elsewhere", ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0,
+        (rights.READ_GROUP, "g"), group_id="g", topics=[]),
+    row("let a share group forget", ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0,
+        (rights.DELETE_GROUP, "g"), group_id="g", topics=[]),
     row("heartbeat", ApiKey.HEARTBEAT, 3, (rights.READ_GROUP, "g"), **MEMBER),
     row("leave", ApiKey.LEAVE_GROUP, 4, (rights.READ_GROUP, "g"), group_id="g",
         members=[{"member_id": "m"}]),
@@ -138,6 +161,11 @@ ROWS = [
     row("describe a group's settings", ApiKey.DESCRIBE_CONFIGS, 4,
         (rights.DESCRIBE_CONFIGS_GROUP, "g"),
         resources=[{"resource_type": 32, "resource_name": "g", "configuration_keys": None}]),
+    row("replace a group's settings", ApiKey.ALTER_CONFIGS, 2, (rights.ALTER_CONFIGS_GROUP, "g"),
+        resources=[{"resource_type": 32, "resource_name": "g", "configs": []}]),
+    row("change a group's settings", ApiKey.INCREMENTAL_ALTER_CONFIGS, 1,
+        (rights.ALTER_CONFIGS_GROUP, "g"),
+        resources=[{"resource_type": 32, "resource_name": "g", "configs": []}]),
     row("replace settings", ApiKey.ALTER_CONFIGS, 2, (rights.ALTER_CONFIGS_TOPIC, "t"),
         resources=[{"resource_type": 2, "resource_name": "t",
                     "configs": [{"name": "retention.ms", "value": "1"}]}]),

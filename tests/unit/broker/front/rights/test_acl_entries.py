@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker.access import rights
 from broker.app import Broker
+from broker.cluster.directory_view import Freshness
 from broker.errors import InvalidRequest
 from broker.front.services import Peer
+from broker.security import rights
+from broker.security.acl_store import AclStore
 from broker.security.config import SecurityConfig
 from broker.security.core.acls import Acl
 from client.metadata import paths
@@ -43,6 +45,24 @@ async def test_entries_that_make_no_sense(
     assert [one.error_code for one in answer.results] == [42, 0]
     assert answer.results[0].error_message
     assert len(broker.services.rights.acls.find(ANY)) == len(before) + 1
+
+
+async def test_an_entry_that_the_view_does_not_show_yet_is_removed(
+    cloud: FakeCloud, broker: Broker, client: WireClient
+) -> None:
+    """Another broker added it just now: it would stay, though the answer names all that went."""
+    await grant(broker, entry(rights.ALTER_CLUSTER, CLUSTER))
+    other = AclStore(cloud.tree.session(), lambda acls: None, 1_000, Freshness())
+    await other.start()
+    cloud.tree.freeze(cloud.stores[1])
+    added = entry(rights.READ_TOPIC, "late", user="x")
+    await other.add([added])
+    assert added not in broker.services.rights.acls.find(ANY)
+    gone = await client.call(
+        ApiKey.DELETE_ACLS, 2, filters=[{**FILTER, "principal_filter": "User:x"}]
+    )
+    assert [one.resource_name for one in gone.filter_results[0].matching_acls] == ["late"]
+    await other.close()
 
 
 async def test_entries_come_are_shown_and_go(broker: Broker, client: WireClient) -> None:
@@ -119,5 +139,5 @@ async def test_damaged_entries_allow_nothing(
         node = await store.get(f"{paths.ACLS}/{name}")
         if b"GROUP" in node.data:
             await store.set(f"{paths.ACLS}/{name}", b"{}")
-    await until(lambda: "acls.unreadable" in caplog.text)
+    await until(lambda: "metadata.unreadable" in caplog.text)
     assert await refusals(client, fetch) == {29}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.access import rights
-from broker.access.rights import Need
 from broker.app import Broker
+from broker.security import rights
 from broker.security.core.acls import Operation, Permission, ResourceType
+from broker.security.rights import Need
 from client.wire.kafka.apis import LINK_API_KEY, ApiKey
 from tests.fakes.broker import FakeCloud
 from tests.fakes.wire_client import WireClient
@@ -220,3 +220,80 @@ async def test_a_link_needs_the_right_to_act_for_the_cluster(
     client.send_raw(struct.pack(">ihhih", 10, LINK_API_KEY, 1, 7, -1))
     assert await client.is_closed()
     assert broker.services.rights.denied == 1
+
+
+async def test_members_are_hidden_from_those_who_may_not_see_all_their_topics(
+    broker: Broker, client: WireClient
+) -> None:
+    await grant(broker, entry(rights.READ_GROUP, "g"), entry(rights.DESCRIBE_TOPIC, "t"))
+    joined = await client.call(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id="g", member_id="m", member_epoch=0,
+        rebalance_timeout=10_000, subscribed_topic_names=["t"], topic_partitions=[],
+    )  # fmt: skip
+    assert joined.error_code.name == "none"
+    described = await client.call(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=["g"])
+    assert [one.member_id for one in described.groups[0].members] == ["m"]
+    await broker.services.rights.acls.remove(ANY)
+    await grant(broker, entry(rights.DESCRIBE_GROUP, "g"))
+    described = await client.call(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=["g"])
+    (group,) = described.groups
+    assert (group.error_code.name, group.members) == ("topic_authorization_failed", ())
+
+
+async def test_share_groups_say_nothing_of_topics_that_a_client_may_not_read(
+    broker: Broker, client: WireClient
+) -> None:
+    refused = "topic_authorization_failed"
+    all_of_group = (rights.READ_GROUP, rights.DESCRIBE_GROUP, rights.DELETE_GROUP)
+    await grant(broker, *(entry(need, "queue") for need in all_of_group))
+    await grant(broker, entry(rights.DESCRIBE_TOPIC, "t"))
+    member = {"group_id": "queue", "member_id": "m"}
+    joined = await client.call(
+        ApiKey.SHARE_GROUP_HEARTBEAT, 1, member_epoch=0, subscribed_topic_names=["t"], **member
+    )
+    assert joined.error_code.name == "none"
+    described = await client.call(ApiKey.SHARE_GROUP_DESCRIBE, 1, group_ids=["queue"])
+    assert [one.member_id for one in described.groups[0].members] == ["m"]
+
+    accept = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}]
+    places = [
+        {
+            "topic_id": broker.cluster.topics["t"].topic_id,
+            "partitions": [{"partition_index": 0, "acknowledgement_batches": batches}],
+        }
+        for batches in ([], accept)
+    ]
+    fetched = await client.call(
+        ApiKey.SHARE_FETCH, 2, **member, share_session_epoch=0, max_wait=0, min_bytes=0,
+        max_bytes=1_000, max_records=1, batch_size=1, topics=places[:1], forgotten_topics_data=[],
+    )  # fmt: skip
+    assert fetched.responses[0].partitions[0].error_code.name == refused
+    settled = await client.call(
+        ApiKey.SHARE_ACKNOWLEDGE, 2, **member, share_session_epoch=1, topics=places[1:]
+    )
+    assert settled.responses[0].partitions[0].error_code.name == refused
+    await client.call(ApiKey.SHARE_GROUP_HEARTBEAT, 1, member_epoch=-1, **member)
+    moved = await client.call(
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, group_id="queue",
+        topics=[{
+            "topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": 0}],
+        }],
+    )  # fmt: skip
+    assert moved.responses[0].partitions[0].error_code.name == refused
+    forgotten = await client.call(
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, group_id="queue", topics=[{"topic_name": "t"}]
+    )
+    assert forgotten.responses[0].error_code.name == refused
+
+    await client.call(
+        ApiKey.SHARE_GROUP_HEARTBEAT, 1, member_epoch=0, subscribed_topic_names=["t"], **member
+    )
+    await broker.services.rights.acls.remove(ANY)
+    await grant(broker, entry(rights.DESCRIBE_GROUP, "queue"))
+    described = await client.call(ApiKey.SHARE_GROUP_DESCRIBE, 1, group_ids=["queue"])
+    assert (described.groups[0].error_code.name, described.groups[0].members) == (refused, ())
+    offsets = await client.call(
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 1,
+        groups=[{"group_id": "queue", "topics": [{"topic_name": "t", "partitions": [0]}]}],
+    )  # fmt: skip
+    assert offsets.groups[0].topics[0].partitions[0].error_code.name == refused

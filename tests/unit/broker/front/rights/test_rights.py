@@ -8,17 +8,24 @@ from typing import Any
 
 import pytest
 
-from broker.access import rights
-from broker.access.rights import Need
 from broker.app import Broker
 from broker.front import handlers as catalogue
+from broker.security import rights
 from broker.security.core.acls import IMPLIED_BY, Operation, Permission, ResourceType
+from broker.security.rights import Need
 from client.wire.kafka.apis import LINK_API_KEY, ApiKey
 from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.rights.authorized_broker import ANY, entry, grant, refusals
 from tests.unit.broker.front.rights.requests import CLUSTER, CODES, ROWS, SERVED, Row
 
 ELSEWHERE = {
+    (ApiKey.CONSUMER_GROUP_DESCRIBE, rights.DESCRIBE_TOPIC),
+    (ApiKey.SHARE_GROUP_DESCRIBE, rights.DESCRIBE_TOPIC),
+    (ApiKey.SHARE_FETCH, rights.READ_TOPIC),
+    (ApiKey.SHARE_ACKNOWLEDGE, rights.READ_TOPIC),
+    (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, rights.DESCRIBE_TOPIC),
+    (ApiKey.ALTER_SHARE_GROUP_OFFSETS, rights.READ_TOPIC),
+    (ApiKey.DELETE_SHARE_GROUP_OFFSETS, rights.READ_TOPIC),
     (ApiKey.LIST_GROUPS, rights.DESCRIBE_CLUSTER),
     (ApiKey.LIST_GROUPS, rights.DESCRIBE_GROUP),
     (ApiKey.LIST_TRANSACTIONS, rights.DESCRIBE_TRANSACTIONAL_ID),

@@ -10,15 +10,17 @@ from broker.errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
     InvalidGroupId,
+    InvalidRequest,
     InvalidSessionTimeout,
     NonEmptyGroup,
     NotCoordinator,
     OffsetMetadataTooLarge,
     UnknownMember,
 )
-from broker.groups.core.group_offsets import TopicPartition
+from broker.groups.core.group_offsets import EndedTopic, TopicPartition
 from broker.groups.core.group_shard import GroupShard
 from broker.groups.core.group_types import (
+    NO_TOPIC_ID,
     Commit,
     CommittedOffset,
     GroupConfig,
@@ -32,6 +34,7 @@ from broker.groups.core.group_types import (
     Sync,
 )
 from broker.groups.core.offset_records import GroupEntry, OffsetEntry, UnknownEntry, decode
+from tests.fakes.group_topics import FakeTopics
 
 DAY_S = 86_400.0
 KEY = TopicPartition("t", 0)
@@ -50,7 +53,7 @@ class Bench:
         self._tokens = 0
         self._members = 0
         self.config = GroupConfig(initial_rebalance_delay_ms=0)
-        self.shard = GroupShard(self.config, self._member_id)
+        self.shard = GroupShard(self.config, self._member_id, FakeTopics())
         self.shard.loaded(self.now)
 
     def _member_id(self, prefix: str) -> str:
@@ -131,7 +134,7 @@ class Bench:
     def reload(self) -> Bench:
         """A second shard that read the same log."""
         other = Bench()
-        other.shard = GroupShard(self.config, other._member_id)
+        other.shard = GroupShard(self.config, other._member_id, FakeTopics())
         for record in self.log:
             other.shard.replay(record)
         other.log = list(self.log)
@@ -169,6 +172,24 @@ class TestUnknownGroups:
         with pytest.raises(InvalidSessionTimeout):
             bench.shard.join(request, bench.token(), bench.now)
         assert bench.shard.view.ids() == []
+
+    @pytest.mark.parametrize(
+        ("group", "instance", "kind", "error"),
+        [
+            ("x" * 40_000, None, "consumer", InvalidGroupId),
+            ("g", "x" * 40_000, "consumer", InvalidRequest),
+            ("g", None, "x" * 40_000, InvalidRequest),
+        ],
+    )
+    def test_a_join_that_no_record_holds(
+        self, group: str, instance: str | None, kind: str, error: type[Exception]
+    ) -> None:
+        bench = Bench()
+        request = Join(
+            group, "", instance, "c", "h", 10_000, 10_000, kind, (("r", b""),), False, False
+        )
+        with pytest.raises(error):
+            bench.shard.join(request, bench.token(), bench.now)
 
     def test_a_group_id_that_no_record_holds(self) -> None:
         bench = Bench()
@@ -305,7 +326,7 @@ class TestDeleteGroups:
         bench.commit(1)
         bench.slow = True
         bench.perform(bench.shard.delete_groups(["g"], bench.token(), bench.now))
-        bench.perform(bench.shard.offsets.delete_topic("t"))
+        bench.perform(bench.shard.offsets.delete_topic(EndedTopic("t", None)))
         bench.finish()
         assert bench.shard.view.ids() == []
 
@@ -355,12 +376,12 @@ class TestDeleteTopic:
         bench.commit(1, group="a")
         bench.advance(10)
         bench.commit(2, group="b")
-        bench.perform(bench.shard.offsets.delete_topic("t", before_ms=bench.now.ms))
+        bench.perform(bench.shard.offsets.delete_topic(EndedTopic("t", NO_TOPIC_ID, bench.now.ms)))
         assert (bench.offset("a"), bench.offset("b")) == (None, 2)
 
     def test_nothing_to_delete(self) -> None:
         bench = Bench()
-        assert not bench.shard.offsets.delete_topic("t")
+        assert not bench.shard.offsets.delete_topic(EndedTopic("t", None))
 
 
 class TestExpiry:
@@ -447,7 +468,7 @@ class TestDeadlines:
     def test_there_is_always_the_sweep(self) -> None:
         bench = Bench()
         assert bench.shard.next_deadline() == bench.now.s + 600
-        assert GroupShard(bench.config, str).next_deadline() is None
+        assert GroupShard(bench.config, str, FakeTopics()).next_deadline() is None
 
 
 class TestReload:
@@ -486,7 +507,7 @@ class TestSnapshot:
         return [
             record
             for group_id in bench.shard.view.ids()
-            for record in bench.shard.view.snapshot(group_id)
+            for record in bench.shard.view.snapshot(group_id).records
         ]
 
     def test_it_is_all_that_a_reader_needs(self) -> None:
@@ -496,7 +517,7 @@ class TestSnapshot:
             bench.commit(offset, who=who)
         bench.commit(3, group="simple")
         other = Bench()
-        other.shard = GroupShard(bench.config, other._member_id)
+        other.shard = GroupShard(bench.config, other._member_id, FakeTopics())
         copied = self.copy(bench)
         assert len(copied) == 3
         for record in copied:

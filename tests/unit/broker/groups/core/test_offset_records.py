@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import struct
+from uuid import UUID
 
 import pytest
 
 from broker.coordinator.core.coordinator_types import CorruptCoordinatorRecord
-from broker.groups.core.group_types import CommittedOffset, GroupMetadata, MemberMetadata
+from broker.groups.core.group_types import (
+    NO_TOPIC_ID,
+    CommittedOffset,
+    GroupMetadata,
+    MemberMetadata,
+)
 from broker.groups.core.offset_records import (
     GroupEntry,
     OffsetEntry,
@@ -29,10 +35,51 @@ def string(text: str) -> bytes:
 def test_offset_record_bytes() -> None:
     record = offset_record("g", "topic", 5, OFFSET)
     assert record.key == bytes.fromhex("00010001670005") + b"topic" + bytes([0, 0, 0, 5])
-    assert record.value == struct.pack(">hqi", 3, 42, 3) + string("meta") + struct.pack(
-        ">q", 1_700_000_000_000
-    )
+    moment = struct.pack(">q", 1_700_000_000_000)
+    assert record.value == struct.pack(">hqi", 4, 42, 3) + b"\x05meta" + moment + b"\0"
     assert decode(*record) == OffsetEntry("g", "topic", 5, OFFSET)
+
+
+def test_offset_record_bytes_with_a_topic_id() -> None:
+    """As Kafka 4.3.1 writes it for OffsetCommit 10."""
+    topic_id = UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
+    recorded = bytes.fromhex(
+        "0004000000000000000500000002046dc3a900000000000000630100100102030405060708090a0b0c0d0e0f10"
+    )
+    committed = CommittedOffset(5, 2, "mé", 99, -1, topic_id)
+    record = offset_record("g", "t", 0, committed)
+    assert record.value == recorded
+    assert decode(*record) == OffsetEntry("g", "t", 0, committed)
+    without = bytes.fromhex("0004000000000000000500000002046dc3a9000000000000006300")
+    assert decode(record.key, without) == OffsetEntry(
+        "g", "t", 0, committed._replace(topic_id=NO_TOPIC_ID)
+    )
+
+
+def test_a_name_that_the_broker_found_the_id_of_has_a_tag_of_its_own() -> None:
+    committed = OFFSET._replace(topic_id=UUID(int=7), is_named=True)
+    record = offset_record("g", "t", 0, committed)
+    assert record.value is not None
+    assert record.value.endswith(b"\x01\x64\x10" + UUID(int=7).bytes)
+    assert decode(*record) == OffsetEntry("g", "t", 0, committed)
+
+
+def test_tags_of_others_are_passed_over() -> None:
+    key, value = offset_record("g", "t", 0, OFFSET)
+    assert value is not None
+    more = value[:-1] + b"\x02\x05\x03abc\x81\x01\x00"
+    assert decode(key, more) == OffsetEntry("g", "t", 0, OFFSET)
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [b"\x01\x00\x0f" + bytes(15), b"\x7f" + b"\x05\x00" * 127, b"\x80" * 6, b"\x01\x00\x7f"],
+)
+def test_damaged_tags(tags: bytes) -> None:
+    key, value = offset_record("g", "t", 0, OFFSET)
+    assert value is not None
+    with pytest.raises(CorruptCoordinatorRecord):
+        decode(key, value[:-1] + tags)
 
 
 def test_offset_with_its_own_expiry_is_version_1() -> None:
@@ -81,6 +128,12 @@ def test_text_of_every_kind_round_trips() -> None:
     assert decode(*record) == OffsetEntry("grüppe/☃", "t", 0, OFFSET._replace(metadata="\x00 ☃"))
 
 
+def test_offset_values_of_version_3() -> None:
+    value = struct.pack(">hqi", 3, 9, 6) + string("m") + struct.pack(">q", 5)
+    key = b"\0\0\0\1g\0\1t\0\0\0\1"
+    assert decode(key, value) == OffsetEntry("g", "t", 1, CommittedOffset(9, 6, "m", 5, -1))
+
+
 @pytest.mark.parametrize("version", [0, 2])
 def test_older_offset_values(version: int) -> None:
     value = struct.pack(">hq", version, 9) + string("m") + struct.pack(">q", 5)
@@ -106,7 +159,7 @@ def test_older_group_values(version: int) -> None:
 
 
 def test_newer_kinds_are_skipped() -> None:
-    assert decode(b"\0\x03whatever", b"\xff") == UnknownEntry(3)
+    assert decode(b"\0\x0fwhatever", b"\xff") == UnknownEntry(15)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +185,7 @@ def test_every_truncation_is_an_error(record: tuple[bytes, bytes]) -> None:
         (b"\xff\xff\0\1g", b""),  # negative key version
         (b"\0\1\xff\xff\0\1t\0\0\0\1", None),  # null group
         (b"\0\1\0\1\xff\0\1t\0\0\0\1", None),  # not UTF-8
-        (b"\0\1\0\1g\0\1t\0\0\0\1", b"\0\4"),  # a value version from the future
+        (b"\0\1\0\1g\0\1t\0\0\0\1", b"\0\5"),  # a value version from the future
         (b"\0\2\0\1g", b"\0\4"),
         (b"\0\2\0\1g", struct.pack(">h", 3) + string("c") + struct.pack(">i", 1) + b"\xff" * 4
          + struct.pack(">qi", 0, 1 << 30)),  # more members than bytes

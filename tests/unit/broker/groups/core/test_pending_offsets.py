@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from broker.coordinator.core.coordinator_types import (
@@ -9,6 +11,7 @@ from broker.coordinator.core.coordinator_types import (
     CorruptCoordinatorRecord,
     LogRecord,
     Reply,
+    Snapshot,
     Token,
     TransactionalRecord,
 )
@@ -22,8 +25,17 @@ from broker.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from broker.groups.core.group_offsets import TopicPartition
+from broker.groups.core.group_offsets import (
+    EPOCH_MAX,
+    EndedTopic,
+    HeardMarker,
+    PendingOffset,
+    PendingOffsets,
+    Published,
+    TopicPartition,
+)
 from broker.groups.core.group_types import (
+    NO_TOPIC_ID,
     AppendPending,
     Commit,
     CommittedOffset,
@@ -34,8 +46,7 @@ from broker.groups.core.group_types import (
     ShardEffects,
 )
 from broker.groups.core.offset_records import group_record, offset_record
-from broker.groups.core.pending_offsets import PendingOffset, PendingOffsets, Published
-from broker.partition.core.transactions.verification import ProducerTransaction
+from broker.partition.core.held_batches import ProducerTransaction
 from client.ids import Offset, ProducerId
 from client.wire.kafka.batches.control_batch import Marker
 from tests.unit.broker.groups.core.test_group_shard import DAY_S, Bench
@@ -127,6 +138,7 @@ class TransactionBench(Bench):
         who: JoinReply | None = None,
         commit: Commit | None = None,
         metadata: str = "",
+        topic_id: UUID = NO_TOPIC_ID,
     ) -> Token:
         """A TxnOffsetCommit arrives."""
         token = self.token()
@@ -135,7 +147,7 @@ class TransactionBench(Bench):
         self.perform(
             self.shard.offsets.commit_in_transaction(
                 commit or member or Commit("g", "", None, -1),
-                [OffsetToCommit("t", 0, offset, -1, metadata)],
+                [OffsetToCommit("t", 0, offset, -1, metadata, topic_id, is_named=True)],
                 producer,
                 token,
                 self.now,
@@ -308,7 +320,7 @@ class TestRemoval:
         bench = TransactionBench()
         bench.send(5)
         bench.slow = True
-        bench.perform(bench.shard.offsets.delete_topic("t"))
+        bench.perform(bench.shard.offsets.delete_topic(EndedTopic("t", None)))
         bench.accept()  # it is before the removal in the log
         bench.slow = False
         bench.finish()
@@ -320,22 +332,77 @@ class TestRemoval:
         bench.commit(1)
         bench.advance(60)
         bench.add(5)
-        bench.perform(bench.shard.offsets.delete_topic("t", before_ms=bench.now.ms - 1))
+        bench.perform(
+            bench.shard.offsets.delete_topic(EndedTopic("t", NO_TOPIC_ID, bench.now.ms - 1))
+        )
         bench.end()
         assert bench.offset() == 5
 
+    @pytest.mark.parametrize("was_made_after_s", [-60, 60])
+    def test_what_a_transaction_committed_while_our_view_lagged_is_the_new_topics(
+        self, was_made_after_s: int
+    ) -> None:
+        """Nobody knows before its marker; what was committed before it was made goes then."""
+        old, new = UUID(int=1), UUID(int=2)
+        bench = TransactionBench()
+        bench.advance(100)
+        token = bench.send(5, topic_id=old)
+        bench.accept()
+        assert bench.replies[token] == (None,)
+        made_ms = bench.now.ms + was_made_after_s * 1000
+        bench.perform(bench.shard.offsets.delete_topic(EndedTopic("t", old, made_ms, new)))
+        bench.perform(bench.shard.end_transaction(HeardMarker(Marker(ONE, 0, True, 1), EPOCH_MAX)))
+        if was_made_after_s > 0:
+            assert bench.offset() is None
+        else:
+            assert bench.offset() == 5
+            assert bench.shard.view.committed("g").of_topic("t", new) == [KEY]
+
 
 class TestTheLog:
-    def test_a_copy_of_what_may_change_is_marked(self) -> None:
+    def test_what_may_change_is_left_out_of_a_copy(self) -> None:
+        bench = TransactionBench()
+        view = bench.shard.view
+        bench.commit(1)
+        assert view.kept_from(Offset(50)) == 50
+        bench.add(5)
+        committed = view.committed("g").get("t", 0)
+        assert view.snapshot("g") == Snapshot([], {KEY: committed})
+        assert view.kept_from(Offset(50)) == bench.positions
+
+    @pytest.mark.parametrize("is_commit", [True, False])
+    def test_what_was_left_out_is_copied_once_it_is_decided(self, is_commit: bool) -> None:
+        """Unless something newer is in the log by then."""
+        bench = TransactionBench()
+        view = bench.shard.view
+        bench.commit(1)
+        bench.add(5)
+        before = view.committed("g").get("t", 0)
+        (_, left) = view.snapshot("g")
+        assert view.snapshot("g", left) == Snapshot([], {KEY: before})
+        bench.end(commit=is_commit)
+        copied = [] if is_commit else [offset_record("g", "t", 0, before)]
+        assert view.snapshot("g", left) == Snapshot(copied)
+
+    def test_a_marked_copy_of_an_older_broker_is_no_news(self) -> None:
         bench = TransactionBench()
         bench.commit(1)
-        assert bench.shard.view.kept_from(Offset(50)) == 50
+        old = bench.shard.view.committed("g").get("t", 0)
         bench.add(5)
-        (copied,) = bench.shard.view.snapshot("g")
-        assert copied == CopiedRecord(
-            offset_record("g", "t", 0, bench.shard.view.committed("g").get("t", 0))
-        )
-        assert bench.shard.view.kept_from(Offset(50)) == bench.positions
+        bench.shard.replay(CopiedRecord(offset_record("g", "t", 0, old)))
+        assert bench.shard.view.unstable("g") == {KEY}
+        bench.end()
+        assert bench.offset() == 5
+        bench.shard.replay(CopiedRecord(offset_record("g", "t", 0, old)))
+        assert bench.offset() == 5
+
+    def test_a_marked_copy_counts_if_the_log_holds_nothing_else(self) -> None:
+        bench = TransactionBench()
+        bench.commit(1)
+        copy = CopiedRecord(offset_record("g", "t", 0, bench.shard.view.committed("g").get("t", 0)))
+        later = TransactionBench()
+        later.shard.replay(copy)
+        assert later.offset() == 1
 
     def test_a_transaction_of_what_is_no_offset_is_damage(self) -> None:
         bench = TransactionBench()

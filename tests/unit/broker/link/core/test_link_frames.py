@@ -22,7 +22,7 @@ from client.errors import RemoteProtocolError
 from client.ids import BrokerId
 from client.wire.buffer import Reader
 from client.wire.kafka.apis import LINK_API_KEY
-from client.wire.kafka.codec import read_header
+from client.wire.kafka.connection import read_header
 
 HELLO = Hello("cluster", BrokerId(1), "run a", BrokerId(2), "läuft b")
 

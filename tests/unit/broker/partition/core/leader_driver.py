@@ -20,11 +20,10 @@ from broker.partition.core.leader_effects import (
     StepOutcome,
     SwitchLedger,
 )
+from broker.partition.core.log_fold import LogFold
 from broker.partition.core.log_limits import LogLimits
-from broker.partition.core.log_state import LogState
-from broker.partition.core.offsets import LogOffsets
-from broker.partition.core.sequence_gaps import SequenceGaps
-from broker.partition.core.transactions.log_fold import LogFold
+from broker.partition.core.log_state import LogOffsets, LogState
+from broker.partition.core.producer_state import SequenceGaps
 from client.ids import LeaderEpoch, LedgerId, Offset
 from client.log.segments import SegmentList
 from tests.fakes.brokers import batch

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from broker.cluster.core.topic_config import TopicConfig
 from broker.errors import LeadershipLost, NotEnoughReplicas, NotLeader, SegmentsChanged
-from broker.partition.core.leader import RETRY_S
+from broker.partition.core.leader import RETRY_S, PartitionLeader
 from broker.partition.core.leader_effects import (
+    AdoptList,
     ChangeDone,
     ChangeList,
     Close,
@@ -46,10 +48,10 @@ from client.errors import (
 )
 from client.ids import LedgerId, Offset
 from client.log.compacted import Round, Swap
-from client.log.paging import unfolded
 from client.log.segment_pages import Page, PageName
+from client.log.segments import SegmentFacts, SegmentList, unfolded
 from tests.fakes.brokers import batch
-from tests.unit.broker.partition.core.leader_driver import FIRST, NOW_MS, Lead, kinds, one
+from tests.unit.broker.partition.core.leader_driver import FIRST, NOW_MS, Lead, kinds, new_log, one
 
 NEXT = LedgerId(2)
 THIRD = LedgerId(3)
@@ -208,6 +210,44 @@ def test_a_full_segment_rolls_once() -> None:
     assert kinds(lead.do(effects)) == ["CreateLedger"]
     lead.append("c")
     assert lead.leader.roll_soon(lead.now) == ()
+
+
+def test_burst_appends_wait_for_the_roll_of_a_segment_that_is_full() -> None:
+    lead = Lead({"segment.bytes": "4000", "max.message.bytes": "2000"})
+    lead.settle()
+    size = len(batch("x", pad=300))
+    while lead.leader.has_room(size):
+        lead.leader.append(batch("x", pad=300), lead.now.ms, lead.now.s)
+    assert lead.leader.stage is Stage.CREATING
+    assert 4000 <= lead.leader.log.active.size_bytes <= 4400
+    lead.do(lead.leader.log.outgoing())
+    lead.hear(LedgerCreated(NEXT))
+    assert not lead.leader.has_room(size)
+    lead.hear(ListChanged(2))
+    assert lead.leader.stage is Stage.DRAINING
+    assert lead.leader.has_room(size), "they belong to the next segment, and are held for it"
+    while lead.leader.has_room(size):
+        lead.leader.append(batch("x", pad=300), lead.now.ms, lead.now.s)
+    assert lead.leader.log.active.size_bytes <= 4400, "the next roll comes after this one"
+    assert not lead.leader.has_room(size)
+
+
+def test_burst_one_batch_goes_into_a_segment_without_records() -> None:
+    lead = Lead({"segment.bytes": "14"})
+    lead.settle()
+    lead.ask(Roll(1))
+    assert lead.leader.log.active.size_bytes > 14, "the snapshot"
+    assert lead.leader.has_room(10_000)
+
+
+def test_burst_a_segment_that_cannot_be_rolled_goes_on() -> None:
+    lead = Lead({"segment.bytes": "1000"})
+    lead.settle()
+    for _ in range(2):
+        lead.leader.append(batch("x", pad=450), lead.now.ms, lead.now.s)
+    assert not lead.leader.has_room(200)
+    lead.hear(LedgerRefused(NotEnoughBookies("none")))
+    assert lead.leader.has_room(200)
 
 
 def test_unlisted_a_ledger_that_was_not_listed_is_discarded_before_anybody_is_told() -> None:
@@ -527,3 +567,54 @@ def test_a_swap_waits_for_the_change_before_it() -> None:
     lead.hear(LedgerClosed())
     wanted = one(lead.hear(ListChanged(31)), ChangeList).segments
     assert [item.ledger_id for item in wanted.segments] == [77, 3, 4, 5, 50]
+
+
+# --- READ-ONLY --------------------------------------------------------------------------------
+
+
+def read_only() -> PartitionLeader:
+    """Return a leader without a ledger; segment 1 is sealed, what is in ledger 2 was recovered."""
+    listed = SegmentList().opened(FIRST, base_offset=Offset(0), created_ms=NOW_MS, recovered={})
+    listed = listed.opened(
+        NEXT,
+        base_offset=Offset(10),
+        created_ms=NOW_MS,
+        recovered={FIRST: (Offset(0), SegmentFacts(Offset(9), 100, 5))},
+    ).led()
+    log = new_log()
+    log.offsets.log_end = log.offsets.high_watermark = Offset(30)
+    log.has_own_snapshot = True
+    known = {NEXT: (Offset(10), SegmentFacts(Offset(29), 70, 6))}
+    leader = PartitionLeader("t-0", log, listed, 4, recovered=known)
+    leader.configure(TopicConfig.parse({"retention.ms": "-1"}))
+    return leader
+
+
+def test_read_only_nothing_is_appended_and_nothing_is_rolled() -> None:
+    leader, now = read_only(), Now(NOW_MS, 100.0)
+    assert leader.start() == ()
+    with pytest.raises(NotEnoughReplicas):
+        leader.append(batch("a"), *now)
+    (done,) = leader.ask(Roll(1), now)
+    assert isinstance(done, ChangeDone)
+    assert isinstance(done.error, NotEnoughReplicas)
+    leader.check()
+
+
+def test_read_only_a_trim_stores_what_was_stored_and_readers_go_on_knowing_more() -> None:
+    leader, now = read_only(), Now(NOW_MS, 100.0)
+    assert leader.readable.segments[-1].facts is not None
+    (change,) = leader.ask(Trim(1, Offset(10)), now)
+    assert isinstance(change, ChangeList)
+    assert [one.ledger_id for one in change.segments.segments] == [NEXT]
+    assert change.segments.segments[-1].facts is None, "its aborted transactions are listed nowhere"
+    adopted = one(leader.on_outcome(ListChanged(5), now), AdoptList)
+    assert adopted.segments.segments[-1].facts is not None
+    assert kinds(leader.on_outcome(LedgersDeleted(), now)) == ["ChangeDone"]
+    leader.check()
+
+
+def test_read_only_there_is_nothing_to_close() -> None:
+    leader, now = read_only(), Now(NOW_MS, 100.0)
+    assert kinds(leader.ask(Close(1), now)) == ["ChangeDone", "Ended"]
+    assert leader.state is State.ENDED

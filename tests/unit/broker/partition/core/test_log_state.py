@@ -7,8 +7,8 @@ import pytest
 from broker.errors import NotLeader, OutOfOrderSequence, Overloaded
 from broker.partition.core.append_queue import Append
 from broker.partition.core.leader_effects import NOTHING, PLAN, SEND, SEND_AND_PLAN
-from broker.partition.core.log_state import LogState
-from client.ids import LedgerId
+from broker.partition.core.log_state import LogOffsets, LogState
+from client.ids import LedgerId, Offset
 from tests.fakes.brokers import batch
 from tests.unit.broker.partition.core.leader_driver import NOW_MS, new_log
 
@@ -143,10 +143,25 @@ def test_a_batch_larger_than_all_room_goes_alone() -> None:
 def test_what_follows_a_batch_that_waited_in_vain_is_refused_for_the_same_reason() -> None:
     log = new_log()
     append(log, "a", pid=7, sequence=0)
-    refusal = log.refuse(batch("b", pid=7, sequence=1), NOW_MS)
+    refusal = log.refuse(batch("b", pid=7, sequence=1))
     assert isinstance(refusal, Overloaded)
     with pytest.raises(Overloaded, match="before this"):
         append(log, "c", pid=7, sequence=2)
+
+
+def test_a_producer_that_the_log_does_not_know_cannot_overtake_its_batch_that_waited_in_vain() -> (
+    None
+):
+    log = new_log()
+    log.refuse(batch("b", pid=7, sequence=1))
+    log.refuse(batch("c", pid=7, sequence=2))
+    with pytest.raises(Overloaded, match="before this"):
+        append(log, "c", pid=7, sequence=2)
+    with pytest.raises(Overloaded, match="before this"):
+        append(log, "d", pid=7, sequence=3)
+    append(log, "b", pid=7, sequence=1)
+    append(log, "c", pid=7, sequence=2)
+    assert log.offsets.log_end == 2
 
 
 @pytest.mark.parametrize(("chunk_bytes", "is_copied"), [(0, False), (9_000, False), (12_000, True)])
@@ -158,3 +173,41 @@ def test_a_batch_keeps_little_more_than_itself(chunk_bytes: int, is_copied: bool
     kept = [part.obj for part in appended.buffers if isinstance(part, memoryview)]
     assert kept == ([] if is_copied else [chunk.obj])
     assert b"".join(appended.buffers)[-5_000:] == data[-5_000:]
+
+
+def test_after_a_takeover_everything_is_confirmed() -> None:
+    offsets = LogOffsets(Offset(5), Offset(20))
+    assert (offsets.high_watermark, offsets.last_stable, offsets.log_end) == (20, 20, 20)
+    assert offsets.describe() == "log_start=5 high_watermark=20 log_end=20"
+
+
+def test_accept_then_confirm() -> None:
+    offsets = LogOffsets(Offset(0), Offset(0))
+    offsets.on_accepted(Offset(3))
+    offsets.on_accepted(Offset(5))
+    assert (offsets.high_watermark, offsets.log_end) == (0, 5)
+    offsets.on_confirmed(Offset(3))
+    offsets.on_confirmed(Offset(3))
+    assert offsets.high_watermark == 3
+    offsets.on_trimmed(Offset(3))
+    offsets.check()
+
+
+@pytest.mark.parametrize("end", [2, 6])
+def test_the_high_watermark_stays_within_the_log(end: int) -> None:
+    offsets = LogOffsets(Offset(0), Offset(3))
+    offsets.on_accepted(Offset(5))
+    with pytest.raises(AssertionError):
+        offsets.on_confirmed(Offset(end))
+
+
+def test_nothing_goes_back() -> None:
+    offsets = LogOffsets(Offset(2), Offset(3))
+    with pytest.raises(AssertionError):
+        offsets.on_accepted(Offset(3))
+    with pytest.raises(AssertionError):
+        offsets.on_trimmed(Offset(1))
+    with pytest.raises(AssertionError):
+        offsets.on_trimmed(Offset(4))
+    with pytest.raises(AssertionError):
+        LogOffsets(Offset(4), Offset(3))

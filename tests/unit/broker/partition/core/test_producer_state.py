@@ -1,15 +1,23 @@
-"""Sequences, epochs, the five-batch window, snapshots."""
+"""Sequences, epochs, the five-batch window, snapshots, and the gaps that refusals explain."""
 
 from __future__ import annotations
 
 import pytest
 
 from broker.errors import InvalidProducerEpoch, OutOfOrderSequence
-from broker.partition.core.producer_state import AcceptedBatch, ProducerState, next_sequence
+from broker.partition.core import producer_state
+from broker.partition.core.producer_state import (
+    SEQUENCE_MODULUS,
+    AcceptedBatch,
+    ProducerState,
+    RefusedBatches,
+    SequenceGaps,
+    is_gap,
+    next_sequence,
+)
 from client.errors import LogCorrupt
 from client.ids import Offset, ProducerId
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import BatchHeader, parse_header
+from client.wire.kafka.batches.records import BatchHeader, Record, build_batch, parse_header
 
 LAST = 2**31 - 1
 NOW = 1000
@@ -193,3 +201,98 @@ def test_a_marker_moves_the_epoch_and_clears_the_window(log: Log) -> None:
     with pytest.raises(OutOfOrderSequence):
         log.send(1, epoch=1)
     assert log.send(0, epoch=1) == 1
+
+
+def test_any_gap_may_be_ours_until_the_leadership_has_settled() -> None:
+    gaps = SequenceGaps(settled_s=5.0)
+    assert gaps.may_follow_refused(header(10), 4.9)
+    assert not gaps.may_follow_refused(header(10), 5.0)
+
+
+def test_what_is_known_to_be_refused_explains_what_its_producer_sent_after_it() -> None:
+    refused = RefusedBatches(kept_s=5.0)
+    gaps = SequenceGaps(1.0, lambda header, now_s: refused.is_before("t", 0, header, now_s))
+    refused.note("t", 0, header(10, pid=1, epoch=3), 1.0)
+    refused.note("t", 0, header(20, pid=1, epoch=3), 2.0)
+    assert gaps.may_follow_refused(header(15, pid=1, epoch=3), 6.9)
+    assert not gaps.may_follow_refused(header(15, pid=1, epoch=3), 7.0), "it had time to come back"
+    assert not gaps.may_follow_refused(header(10, pid=1, epoch=3), 3.0), "it is the first one"
+    assert not gaps.may_follow_refused(header(15, pid=1, epoch=4), 3.0)
+    assert not gaps.may_follow_refused(header(15, pid=2, epoch=3), 3.0)
+    assert not refused.is_before("t", 1, header(15, pid=1, epoch=3), 3.0)
+    assert not refused.is_before("u", 0, header(15, pid=1, epoch=3), 3.0)
+
+
+def test_a_refusal_of_long_ago_or_of_another_epoch_is_replaced() -> None:
+    refused = RefusedBatches(kept_s=5.0)
+    refused.note("t", 0, header(10, pid=1), 1.0)
+    refused.note("t", 0, header(20, pid=1), 6.0)
+    assert not refused.is_before("t", 0, header(15, pid=1), 6.0)
+    refused.note("t", 0, header(30, pid=1, epoch=1), 7.0)
+    assert not refused.is_before("t", 0, header(25, pid=1, epoch=1), 7.0)
+    refused.note("t", 0, header(10, pid=1, epoch=1), 7.0)
+    assert refused.is_before("t", 0, header(25, pid=1, epoch=1), 7.0)
+
+
+def test_refused_batches_without_a_producer_are_not_kept_and_the_oldest_of_many_go() -> None:
+    refused = RefusedBatches(kept_s=5.0)
+    refused.note("t", 0, header(10, pid=-1), 1.0)
+    assert not refused._batches
+    for pid in range(producer_state._REMEMBERED_MAX + 1):
+        refused.note("t", 0, header(10, pid=pid), 1.0)
+    assert len(refused._batches) == producer_state._REMEMBERED_MAX
+    assert not refused.is_before("t", 0, header(15, pid=0), 1.0)
+
+
+def test_what_was_refused_for_want_of_room_explains_gaps_behind_it_only() -> None:
+    gaps = SequenceGaps(settled_s=0.0)
+    gaps.on_no_room(header(10, pid=1, epoch=3))
+    assert gaps.lacked_room(header(15, pid=1, epoch=3))
+    assert not gaps.lacked_room(header(10, pid=1, epoch=3))
+    assert not gaps.lacked_room(header(5, pid=1, epoch=3))
+    assert not gaps.lacked_room(header(15, pid=1, epoch=4))
+    assert not gaps.lacked_room(header(15, pid=2, epoch=3))
+
+
+def test_the_oldest_refusal_of_a_producer_counts_until_one_of_its_batches_is_accepted() -> None:
+    gaps = SequenceGaps(settled_s=0.0)
+    gaps.on_no_room(header(10))
+    gaps.on_no_room(header(20))
+    assert gaps.lacked_room(header(15))
+    gaps.on_accepted(header(0).producer_id)
+    assert not gaps.lacked_room(header(15))
+    gaps.on_no_room(header(20))
+    assert not gaps.lacked_room(header(15))
+    assert gaps.lacked_room(header(25))
+
+
+def test_a_newer_epoch_begins_anew_with_what_it_is_refused() -> None:
+    gaps = SequenceGaps(settled_s=0.0)
+    gaps.on_no_room(header(10, epoch=3))
+    gaps.on_no_room(header(20, epoch=4))
+    assert not gaps.lacked_room(header(15, epoch=4))
+    assert gaps.lacked_room(header(25, epoch=4))
+
+
+def test_many_refused_producers_cost_bounded_memory() -> None:
+    gaps = SequenceGaps(settled_s=0.0)
+    for pid in range(producer_state._REMEMBERED_MAX + 1):
+        gaps.on_no_room(header(10, pid=pid))
+    assert not gaps.lacked_room(header(15, pid=0))
+    assert gaps.lacked_room(header(15, pid=producer_state._REMEMBERED_MAX))
+
+
+@pytest.mark.parametrize(
+    ("first", "expected", "found"),
+    [
+        (5, 5, False),
+        (6, 5, True),
+        (4, 5, False),
+        (0, SEQUENCE_MODULUS - 1, True),
+        (SEQUENCE_MODULUS - 1, 0, False),
+    ],
+)
+def test_a_gap_is_ahead_also_around_the_end_of_the_numbers(
+    first: int, expected: int, found: bool
+) -> None:
+    assert is_gap(first, expected) is found

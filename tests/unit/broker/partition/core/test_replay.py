@@ -13,8 +13,7 @@ from client.log.aborted_transactions import AbortedBlock, seal_block
 from client.log.entry_format import seal_internal
 from client.log.snapshot import IndexPoint, seal_snapshot
 from client.wire.kafka.batches.control_batch import build_marker
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import parse_header
+from client.wire.kafka.batches.records import Record, build_batch, parse_header
 from tests.fakes.transactions import CLASSIC, marker, transactional
 from tests.unit.broker.partition.core.leader_driver import new_log
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from broker.partition.core.log_fold import LogFold
 from broker.partition.core.log_limits import LogLimits
+from broker.partition.core.open_transactions import SegmentTransactions
 from broker.partition.core.replay import LedgerTail
 from broker.partition.core.takeover import (
     Claim,
@@ -23,14 +25,11 @@ from broker.partition.core.takeover import (
     State,
     Takeover,
 )
-from broker.partition.core.transactions.log_fold import LogFold
-from broker.partition.core.transactions.segment_transactions import SegmentTransactions
 from client.errors import LocalProtocolError, LogCorrupt
 from client.ids import EntryId, LedgerId, Offset, ProducerId
 from client.log.aborted_transactions import AbortedTransaction
-from client.log.paging import paged
 from client.log.segment import SnapshotPlace, TransactionFacts
-from client.log.segments import SegmentFacts, SegmentList, is_inline
+from client.log.segments import SegmentFacts, SegmentList, is_inline, paged
 
 NEW = LedgerId(50)
 
@@ -440,3 +439,57 @@ def test_what_is_undecided_before_an_empty_ledger_is_undecided_behind_it() -> No
     facts = commit.segments.segments[1].facts
     assert facts is not None
     assert facts.transactions == TransactionFacts(False, 0, None, Offset(4))
+
+
+# --- READ-ONLY --------------------------------------------------------------------------------
+
+
+def at_planning() -> Takeover:
+    """Return a takeover of ledger 1, sealed, and 2, which ended by recovery with aborted data."""
+    takeover, _ = at_list(opened_list(10))
+    takeover.on_recovered(LedgerId(1))
+    takeover.on_recovered(LedgerId(2))
+    known = tail(10, 25)
+    known.transactions.is_transactional = True
+    known.transactions.on_aborted(
+        AbortedTransaction(ProducerId(1), Offset(11), Offset(20)), Offset(25)
+    )
+    takeover.on_replayed(LedgerId(2), known)
+    return takeover
+
+
+def test_read_only_the_commit_without_a_ledger_says_nothing_of_what_is_listed() -> None:
+    takeover = at_planning()
+    listed = opened_list(10)
+    assert takeover.on_no_ledger() == Commit(listed._replace(leader_epoch=2), 7)
+    serve = takeover.on_commit(Committed(8))
+    assert isinstance(serve, Serve)
+    assert serve.ledger_id is None
+    assert serve.has_snapshot
+    assert (serve.version, serve.log_end_offset) == (8, 25)
+    assert serve.segments.segments[-1].facts is None
+    base, found = serve.recovered[LedgerId(2)]
+    assert (base, found.last_offset) == (10, 24)
+    assert [*serve.earlier] == [LedgerId(2)], "readers must know what was aborted there"
+
+
+def test_read_only_an_unknown_commit_is_given_up() -> None:
+    takeover = at_planning()
+    takeover.on_no_ledger()
+    assert isinstance(takeover.on_commit(CommitUnknown()), Resign)
+    takeover = at_planning()
+    takeover.on_no_ledger()
+    assert isinstance(takeover.on_commit(CommitLost()), Resign)
+
+
+def test_read_only_a_ledger_without_entries_has_no_snapshot() -> None:
+    takeover, _ = at_list(opened_list(10))
+    takeover.on_recovered(LedgerId(1))
+    takeover.on_recovered(LedgerId(2))
+    takeover.on_replayed(LedgerId(2), None)
+    takeover.on_replayed(LedgerId(1), tail(0, 10))
+    takeover.on_no_ledger()
+    serve = takeover.on_commit(Committed(8))
+    assert isinstance(serve, Serve)
+    assert not serve.has_snapshot
+    assert serve.log_end_offset == 10

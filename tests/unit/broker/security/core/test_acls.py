@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tracemalloc
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.security.core.acls import (
+    NOTED_BYTES_MAX,
     Acl,
     AclFilter,
     Acls,
@@ -273,3 +275,30 @@ def test_whether_anything_is_allowed_is_remembered() -> None:
     assert made.is_allowed_somewhere("anna", "h", WRITE, TOPIC), "nobody was told of a change"
     made.replace(made._acls)
     assert not made.is_allowed_somewhere("anna", "h", WRITE, TOPIC)
+
+
+def held_bytes(ask: Callable[[int], object]) -> int:
+    """Return what is held after many questions, as Python counts it."""
+    tracemalloc.start()
+    try:
+        for number in range(40_000):
+            ask(number)
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["", "x" * 249, "x" * 1_900, "\N{GRINNING FACE}" * 1_000])
+def test_what_is_remembered_is_bounded_in_bytes(name: str) -> None:
+    made = authorizer()
+    held = held_bytes(lambda number: may(made, name=f"{number}{name}"))
+    assert held <= NOTED_BYTES_MAX
+
+
+def test_a_long_name_is_not_remembered() -> None:
+    made = authorizer(acl(name="", pattern=PREFIXED))
+    for _ in range(2):
+        assert may(made, name="x" * 32_767)
+    assert not made._decided
+    assert may(made, name="x" * 1_000)
+    assert len(made._decided) == 1

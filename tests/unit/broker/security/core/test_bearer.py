@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -74,3 +75,13 @@ def test_what_is_not_for_here(change: dict[str, Any]) -> None:
 def test_clocks_may_be_a_little_apart() -> None:
     late = {**CLAIMS, "exp": NOW_S - 29, "nbf": NOW_S + 29}
     assert bearer_of(late, RULES, NOW_S).user == "anna"
+
+
+def test_a_token_speaks_for_none_of_the_clusters_own_users() -> None:
+    reserved = dataclasses.replace(RULES, reserved=frozenset(("anna", "p:bert")))
+    with pytest.raises(TokenRefused, match="names a user of the cluster's own settings"):
+        bearer_of(CLAIMS, reserved, NOW_S)
+    prefixed = dataclasses.replace(reserved, user_prefix="p:")
+    assert bearer_of(CLAIMS, prefixed, NOW_S).user == "p:anna"
+    with pytest.raises(TokenRefused):
+        bearer_of({**CLAIMS, "sub": "bert"}, prefixed, NOW_S)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.security.core.fair_bucket import FairBucket
+from broker.security.core.quota_limits import FairBucket
 from client.ids import ConnectionId
 
 A, B = ConnectionId(1), ConnectionId(2)

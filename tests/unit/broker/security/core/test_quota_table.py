@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from broker.security.core.quota_limits import Limit, QuotaKey
-from broker.security.core.quota_table import QuotaTable
+from broker.security.core.quota_limits import Limit, QuotaKey, QuotaTable
 from client.ids import ConnectionId
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE

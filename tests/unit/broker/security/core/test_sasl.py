@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from broker.security.core.mechanisms import Mechanism
 from broker.security.core.sasl import (
     Accepted,
     Challenge,
@@ -16,7 +15,7 @@ from broker.security.core.sasl import (
     Refused,
     SaslSession,
 )
-from broker.security.core.scram import ScramCredential, credential_of, salted
+from broker.security.core.scram import Mechanism, ScramCredential, credential_of, salted
 from tests.fakes.sasl_client import ScramClient, plain
 
 SHA_256, SHA_512 = Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512

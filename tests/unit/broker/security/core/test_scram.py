@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.security.core.mechanisms import Mechanism
 from broker.security.core.scram import (
+    Mechanism,
     ScramError,
     ScramExchange,
     credential_of,
@@ -19,6 +19,7 @@ from broker.security.core.scram import (
     parse_first,
     salted,
 )
+from ops.security.security_admin import ITERATIONS, SALT_BYTES
 from tests.fakes.sasl_client import ScramClient
 
 SHA_256, SHA_512 = Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512
@@ -128,4 +129,7 @@ def test_any_bytes_are_refused_with_our_error(first: bytes, last: bytes) -> None
 def test_a_salt_does_not_tell_who_exists() -> None:
     assert nobodys(SHA_256, "x", b"k") == nobodys(SHA_256, "x", b"k")
     assert nobodys(SHA_256, "x", b"k").salt != nobodys(SHA_256, "y", b"k").salt
+    assert nobodys(SHA_256, "x", b"k").salt != nobodys(Mechanism.SCRAM_SHA_512, "x", b"k").salt
+    found = nobodys(SHA_256, "x", b"k")
+    assert (found.iterations, len(found.salt)) == (ITERATIONS, SALT_BYTES), "as our own tool's"
     assert nobodys(SHA_256, "x", b"k").salt != nobodys(SHA_256, "x", b"l").salt

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from broker.errors import BrokerError, InvalidRequest, InvalidTopicConfig
@@ -77,3 +79,18 @@ def test_lists_can_be_edited() -> None:
     assert changed(values, [Change("metrics", Operation.SUBTRACT, "b.")]) == {"metrics": "a.,c."}
     with pytest.raises(InvalidTopicConfig):
         changed(values, [Change("interval.ms", Operation.APPEND, "5")])
+
+
+def test_no_client_makes_an_expression_take_long() -> None:
+    """Python's own would take seconds for the first of these, and twice that for each letter."""
+    one = parse({"metrics": "*", "match": "client_id=(a+)+b"})
+    began_s = time.process_time()
+    for client_id in ("a" * 40, "a" * 32_767):
+        assert not one.is_about({"client_id": client_id})
+    assert one.is_about({"client_id": "a" * 40 + "b"})
+    assert time.process_time() - began_s < 1
+
+
+def test_an_expression_has_a_length() -> None:
+    with pytest.raises(InvalidTopicConfig, match="1000"):
+        parse({"metrics": "*", "match": "client_id=" + "a" * 1_001})

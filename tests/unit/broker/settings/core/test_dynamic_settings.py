@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cluster.core.topic_config import TOPIC_KEYS
+from broker.cluster.core.topic_config import TOPIC_KEYS, Kind
 from broker.config import BrokerConfig
 from broker.errors import BrokerError, InvalidRequest
 from broker.settings.core.dynamic_settings import (
     DEFAULTS_OF_TOPICS,
     DYNAMIC,
     FIELDS,
+    KEPT,
     Given,
     Origin,
     changed,
@@ -30,7 +31,7 @@ def test_each_stands_for_a_field_or_a_topics_key_that_exists() -> None:
         assert hasattr(BrokerConfig(), key.field) and not key.topic_key
     for key in DEFAULTS_OF_TOPICS.values():
         assert TOPIC_KEYS[key.topic_key].effect, "what has no effect is not offered"
-    assert set(DYNAMIC) == set(FIELDS) | set(DEFAULTS_OF_TOPICS)
+    assert set(DYNAMIC) == set(FIELDS) | set(DEFAULTS_OF_TOPICS) | set(KEPT)
 
 
 @pytest.mark.parametrize(
@@ -113,3 +114,14 @@ def test_values_become_fields_and_defaults_of_topics() -> None:
     }  # fmt: skip
     assert fields_of(values) == {"auto_create_topics": False, "offsets_retention_ms": 120_000}
     assert topic_defaults_of(values) == {"segment.ms": "9", "max.message.bytes": "100"}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_means_nothing_here_is_stored_and_changes_nothing(name: str) -> None:
+    key = KEPT[name]
+    assert checked(name, key.kept) == str(key.kept) or key.kind is Kind.DOUBLE
+    values = changed({}, [Change(name, Operation.SET, key.kept)])
+    assert [*values] == [name]
+    assert fields_of(values) == topic_defaults_of(values) == {}
+    with pytest.raises(InvalidRequest):
+        checked(name, "neither a number nor a flag")

@@ -19,6 +19,7 @@ from broker.topics.core.topic_rules import (
     TopicShape,
     check_name,
     check_quorums,
+    check_remote_storage,
     check_unused,
     decide_shape,
 )
@@ -113,3 +114,49 @@ def test_changed_quorums_are_checked_too() -> None:
     check_quorums(TopicConfig(), 1)
     with pytest.raises(InvalidTopicConfig):
         check_quorums(TopicConfig.parse({"min.insync.replicas": "3"}), 2)
+
+
+REMOTE = {"remote.storage.enable": "true"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ({}, {"cleanup.policy": "compact"}, "cleanup.policy=delete"),
+        ({}, {"local.retention.ms": "2", "retention.ms": "1"}, "exceeds retention.ms"),
+        ({}, {"local.retention.ms": "-1"}, "exceeds retention.ms"),
+        ({}, {"local.retention.bytes": "5", "remote.copy.lag.bytes": "6"}, "exceeds local"),
+        ({}, {"local.retention.ms": "5", "remote.log.copy.disable": "true"}, "nothing more is"),
+        (REMOTE, {"remote.storage.enable": "false"}, "remote.log.delete.on.disable=true"),
+    ],
+)
+def test_what_a_topic_says_of_the_object_store_fits_together(
+    before: dict[str, str], after: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InvalidTopicConfig, match=message):
+        check_remote_storage(
+            TopicConfig.parse(REMOTE | after), TopicConfig.parse(before), has_object_store=True
+        )
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"retention.ms": "-1", "local.retention.ms": "-1"},
+        {"local.retention.ms": "5", "remote.copy.lag.ms": "5"},
+        {"remote.log.copy.disable": "true"},
+        {"cleanup.policy": ""},
+        {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"},
+    ],
+)
+def test_what_fits_together_is_taken(config: dict[str, str]) -> None:
+    after = TopicConfig.parse(REMOTE | config)
+    check_remote_storage(after, TopicConfig.parse(REMOTE), has_object_store=True)
+
+
+def test_a_broker_without_a_store_takes_no_new_topic_for_it_and_goes_on_with_old_ones() -> None:
+    tiered = TopicConfig.parse(REMOTE)
+    with pytest.raises(InvalidTopicConfig, match=r"offload\.store_url"):
+        check_remote_storage(tiered, TopicConfig.parse({}), has_object_store=False)
+    check_remote_storage(tiered, tiered, has_object_store=False)

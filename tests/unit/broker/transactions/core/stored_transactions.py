@@ -5,13 +5,13 @@ from __future__ import annotations
 from broker.coordinator.core.coordinator_types import Token
 from broker.errors import BrokerError
 from broker.faults import code_of
-from broker.transactions.core.transaction_types import (
+from broker.front.transaction_codes import for_version
+from broker.transactions.core.transaction import (
     PREPARED,
     TransactionMetadata,
     TransactionState,
     TransactionVersion,
 )
-from broker.transactions.old_versions import for_version
 from client.ids import ProducerId
 from client.wire.kafka.apis import ApiKey
 from tests.unit.broker.transactions.core.transaction_driver import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.errors import ConcurrentTransactions, CoordinatorNotAvailable, Overloaded
-from broker.transactions.core.transaction_types import TransactionMetadata, TransactionVersion
+from broker.transactions.core.transaction import TransactionMetadata, TransactionVersion
 from tests.unit.broker.transactions.core.transaction_driver import (
     COMPLETE_COMMIT,
     EMPTY,
@@ -126,7 +126,7 @@ class TestCompleteLater:
 
     def test_a_copy_holds_what_is_stored(self) -> None:
         bench = self.marked()
-        (record,) = bench.shard.view.snapshot(ID)
+        (record,) = bench.shard.view.snapshot(ID).records
         assert states([record]) == [PREPARE_COMMIT]
         assert bench.shard.view.summary().state_counts[COMPLETE_COMMIT] == 1
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     TransactionMetadata,
     TransactionState,
     TransactionVersion,

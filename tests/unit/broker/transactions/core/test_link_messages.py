@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from broker.partition.core.transactions.verification import VerificationRequest
+from broker.coordinator.core.connection_order import Session
+from broker.partition.core.held_batches import VerificationRequest
 from broker.transactions.core import link_messages as messages
-from broker.transactions.core.connection_order import Session
 from broker.transactions.core.link_messages import (
     MarkersAnswer,
     MarkersRequest,

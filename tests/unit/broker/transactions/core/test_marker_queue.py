@@ -18,7 +18,7 @@ from broker.transactions.core.marker_queue import (
     SendMarkers,
     Unled,
 )
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     MarkerWritten,
     ProducerIdAndEpoch,
     TransactionPartition,

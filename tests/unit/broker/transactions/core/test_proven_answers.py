@@ -10,7 +10,7 @@ from broker.errors import (
     NotCoordinator,
     ProducerFenced,
 )
-from broker.transactions.core.transaction_types import TransactionMetadata
+from broker.transactions.core.transaction import TransactionMetadata
 from client.ids import ProducerId
 from tests.unit.broker.transactions.core.transaction_driver import (
     FIRST,

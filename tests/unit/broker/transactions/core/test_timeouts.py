@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from broker.coordinator.core.connection_order import ConnectionOrder
 from broker.coordinator.core.coordinator_types import Append, Now
-from broker.transactions.core.connection_order import ConnectionOrder
-from broker.transactions.core.transaction_records import transaction_record
-from broker.transactions.core.transaction_shard import TransactionShard
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     TIMED_OUT,
     ShardEffects,
     TransactionConfig,
     TransactionEvent,
     TransactionMetadata,
 )
+from broker.transactions.core.transaction_records import transaction_record
+from broker.transactions.core.transaction_shard import TransactionShard
 from client.ids import ConnectionId, ProducerId
 from tests.unit.broker.transactions.core.transaction_driver import EMPTY, ONGOING, P0
 

@@ -14,16 +14,14 @@ from broker.errors import BrokerError
 from broker.faults import code_of
 from broker.transactions.core.transaction import (
     ALLOWED_BEFORE,
-    completed,
-    fence,
-    is_expired,
-    is_timed_out,
-)
-from broker.transactions.core.transaction_types import (
     PREPARED,
     TransactionMetadata,
     TransactionState,
     TransactionVersion,
+    completed,
+    fence,
+    is_expired,
+    is_timed_out,
 )
 from client.wire.kafka.apis import ApiKey
 from tests.unit.broker.transactions.core.stored_transactions import (

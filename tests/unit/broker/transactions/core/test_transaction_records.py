@@ -11,20 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.coordinator.core.coordinator_types import CorruptCoordinatorRecord
-from broker.transactions.core.transaction_records import (
-    TransactionEntry,
-    UnknownEntry,
-    decode,
-    in_order,
-    transaction_record,
-)
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     STATE_NAMES,
     TransactionConfig,
     TransactionMetadata,
     TransactionPartition,
     TransactionState,
     TransactionVersion,
+)
+from broker.transactions.core.transaction_records import (
+    TransactionEntry,
+    UnknownEntry,
+    decode,
+    in_order,
+    transaction_record,
 )
 from client.errors import ConfigError
 from client.ids import ProducerId

@@ -14,7 +14,7 @@ from broker.errors import (
     Overloaded,
     ProducerFenced,
 )
-from broker.transactions.core.transaction_types import FENCED, MarkerWritten, TransactionMetadata
+from broker.transactions.core.transaction import FENCED, MarkerWritten, TransactionMetadata
 from client.ids import ProducerId
 from tests.unit.broker.transactions.core.transaction_driver import (
     COMPLETE_ABORT,
@@ -150,7 +150,7 @@ class TestDecideFirst:
         bench.allocate(CoordinatorNotAvailable("no metadata store"))
         assert isinstance(bench.replies[token], CoordinatorNotAvailable)
         assert bench.shard.view.ids() == []
-        assert bench.shard.view.snapshot(ID) == []
+        assert bench.shard.view.snapshot(ID).records == []
 
 
 class TestParked:
@@ -299,23 +299,23 @@ class TestCopy:
         bench = ongoing()
         view = bench.shard.view
         assert view.ids() == [ID]
-        assert view.snapshot(ID) == [bench.log[-1]]
+        assert view.snapshot(ID).records == [bench.log[-1]]
         bench.slow = True
         bench.end(FIRST)
-        assert view.snapshot(ID) == []
+        assert view.snapshot(ID).records == []
         bench.finish()
-        assert view.snapshot(ID) == [bench.log[-1]]
+        assert view.snapshot(ID).records == [bench.log[-1]]
         # Some markers are confirmed: that is not stored, so that all are written again.
         bench.confirm(P0)
-        assert view.snapshot(ID) == [bench.log[-1]]
-        assert view.snapshot("nobody") == []
+        assert view.snapshot(ID).records == [bench.log[-1]]
+        assert view.snapshot("nobody").records == []
         assert view.describe("nobody") is None
 
     def test_an_id_waits_for_a_producer_id(self) -> None:
         bench = Bench()
         bench.short = True
         bench.init()
-        assert bench.shard.view.snapshot(ID) == []
+        assert bench.shard.view.snapshot(ID).records == []
         assert bench.shard.view.describe(ID) is None
         assert sum(bench.shard.view.summary().state_counts.values()) == 0
         bench.allocate()

@@ -11,7 +11,7 @@ from broker.errors import (
     Overloaded,
     ProducerFenced,
 )
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     EXPIRED,
     TIMED_OUT,
     TransactionMetadata,

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
+from broker.coordinator.core.connection_order import ConnectionOrder
 from broker.coordinator.core.coordinator_types import Append, LogRecord, Now, Reply, Ticket, Token
 from broker.errors import BrokerError
-from broker.transactions.core.connection_order import ConnectionOrder
-from broker.transactions.core.transaction_records import (
-    TransactionEntry,
-    decode,
-    transaction_record,
-)
-from broker.transactions.core.transaction_shard import TransactionShard
-from broker.transactions.core.transaction_types import (
+from broker.transactions.core.transaction import (
     AddPartitions,
     AllocateProducerId,
     EndTransaction,
@@ -30,6 +24,12 @@ from broker.transactions.core.transaction_types import (
     TransactionVersion,
     WriteMarkers,
 )
+from broker.transactions.core.transaction_records import (
+    TransactionEntry,
+    decode,
+    transaction_record,
+)
+from broker.transactions.core.transaction_shard import TransactionShard
 from client.ids import ConnectionId, ProducerId
 
 TV0, TV1, TV2 = TransactionVersion

@@ -10,9 +10,8 @@ import pytest
 from client.errors import NotEnoughBookies
 from client.ids import BookieId
 from client.ledger.bookies.bookie_choice import BookieChoice
-from client.ledger.bookies.core.bookie_health import BookieHealth, HealthLimits
-from client.ledger.bookies.core.placement import RandomPlacement
-from client.ledger.bookies.core.racks import RackPlacement
+from client.ledger.core.bookie_health import BookieHealth, HealthLimits
+from client.ledger.core.placement import RackPlacement, RandomPlacement
 from tests.fakes.bookies import FakeBookies
 
 B = [BookieId(f"b{i}") for i in range(5)]

@@ -23,9 +23,9 @@ from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookies.bookie_directory import BookieDirectory
 from client.ledger.bookies.bookie_link import InFlight, Link
 from client.ledger.bookies.bookies import Bookie, Bookies
-from client.ledger.bookies.core.racks import DEFAULT_RACK
 from client.ledger.config import LedgerClientConfig
-from client.ledger.stats import LedgerStats
+from client.ledger.core.placement import DEFAULT_RACK
+from client.ledger.metrics import LedgerStats
 from client.metadata.memory import MemoryCluster
 from client.wire.bookkeeper import protobuf
 from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
@@ -43,7 +43,7 @@ from client.wire.bookkeeper.messages import (
     Response,
     Status,
 )
-from client.wire.intake import FrameIntake, make_window
+from client.wire.frames import FrameIntake, make_window
 from tests.fakes.bookies import Fate
 from tests.fakes.intake import ServerConnection, serve
 from tests.fakes.ledger_cluster import until
@@ -270,7 +270,7 @@ async def test_the_clock_stands_still_while_the_bookie_takes_what_was_held_back(
 ) -> None:
     """LINK-CLOCK; and LINK-SILENT when it takes nothing more."""
     transport, link = SlowTransport(), unconnected()
-    link.connection_made(cast(asyncio.Transport, transport))
+    link.connection_made(cast("asyncio.Transport", transport))
     answers: list[Response | LedgerError] = []
     link.send(InFlight(add(), lambda _request, answer: answers.append(answer), 5))
     await asyncio.sleep(0)
@@ -289,7 +289,7 @@ async def test_the_clock_stands_still_while_the_bookie_takes_what_was_held_back(
 async def test_an_idle_time_does_not_prolong_the_next_timeout() -> None:
     """LINK-CLOCK: what was answered long ago says nothing."""
     link = unconnected()
-    link.connection_made(cast(asyncio.Transport, SlowTransport()))
+    link.connection_made(cast("asyncio.Transport", SlowTransport()))
     first = InFlight(add(1), lambda _request, _answer: None, 5)
     link.send(first)
     link.on_response(first, AddResponse(Status.OK, LEDGER, EntryId(1)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from client.ledger.bookies.start_tls import _Secured
+from client.ledger.bookies.bookie_link import _Secured
 
 
 class Transport:

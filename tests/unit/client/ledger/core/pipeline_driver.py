@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from client.errors import BookieUnavailable, LedgerError, TooManyRequests
 from client.ids import BookieId, EntryId, LedgerId
-from client.ledger.core.adds import AddEffect, AddEffects, AddRules, Adds, SendAdd
-from client.ledger.core.schedule import Schedule
-from client.ledger.core.slow_members import SlowLimits
+from client.ledger.core.adds import AddEffect, AddEffects, AddRules, Adds, SendAdd, SlowLimits
+from client.ledger.core.ledger_metadata import Schedule
 from client.wire.bookkeeper.messages import AddRequest, Buffer
 
 NOBODY_IS_SLOW = SlowLimits(lag_s=0.0, patience_s=0.0)

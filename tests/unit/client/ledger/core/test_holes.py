@@ -8,9 +8,9 @@ from client.ledger.core.adds import (
     AddEffect,
     ChangeEnsemble,
     Failed,
+    Holes,
     UnderReplicated,
 )
-from client.ledger.core.holes import Holes
 from client.ledger.core.members import PROBE_INTERVAL_S
 from tests.unit.client.ledger.core.pipeline_driver import Pipeline
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from client.errors import BookieTimeout, BookieUnavailable
 from client.ids import NO_ENTRY, EntryId
-from client.ledger.core.last_confirmed import LacQuorum
-from client.ledger.core.schedule import Schedule
+from client.ledger.core.ledger_metadata import Schedule
+from client.ledger.core.reads import LacQuorum
 
 
 def test_lac_coverage_takes_the_highest_of_a_covering_set() -> None:

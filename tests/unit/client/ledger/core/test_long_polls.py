@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from client.ids import BookieId
-from client.ledger.core.long_polls import PAUSE_S, LongPolls
+from client.ledger.core.reads import PAUSE_S, LongPolls
 
 B = [BookieId(f"b{i}") for i in range(4)]
 

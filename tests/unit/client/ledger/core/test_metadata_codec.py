@@ -8,6 +8,7 @@ from client.errors import MetadataCorrupt
 from client.ids import NO_ENTRY, BookieId, EntryId
 from client.ledger.core import metadata_codec
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from client.wire.bookkeeper import protobuf
 from client.wire.bookkeeper.entry import DigestType
 
 B1, B2, B3 = (BookieId(f"b{i}:3181") for i in range(1, 4))
@@ -57,6 +58,71 @@ def test_format_3_as_apache_bookkeeper_writes_it() -> None:
     """Test vector: E3 Qw2 Qa2, open, CRC32C, empty password, cToken 1234."""
     assert metadata_codec.encode(example()) == V3
     assert metadata_codec.decode(V3) == example()
+
+
+NEWER = b"\xa2\x06\x05newer"
+"""Field 100, of a release to come: five bytes."""
+
+
+def of_a_newer_release() -> bytes:
+    """Two fragments and a closed end, with unknown fields in the message and all within it."""
+    message = protobuf.LedgerMetadataFormat(
+        quorumSize=2, ackQuorumSize=2, ensembleSize=3, length=0, state=1
+    )
+    for first in (0, 300):
+        segment = message.segment.add(firstEntryId=first, ensembleMember=[B1, B2, B3])
+        segment.MergeFromString(NEWER[:-1] + b"%d" % (first % 7))
+    message.customMetadata.add(key="a", value=b"1").MergeFromString(NEWER)
+    message.MergeFromString(NEWER)
+    body = message.SerializeToString()
+    return (
+        b"BookieMetadataFormatVersion\t3\n"
+        + bytes([len(body) & 0x7F | 0x80, len(body) >> 7])
+        + body
+    )
+
+
+def test_what_a_newer_release_has_written_is_written_back() -> None:
+    data = of_a_newer_release()
+    ledger = metadata_codec.decode(data)
+    other = BookieId("b4:3181")
+    changed = (
+        ledger.in_recovery()
+        .with_ensemble(EntryId(300), (B1, B2, other))
+        .with_ensemble(EntryId(400), (B1, B3, other))
+        .closed(EntryId(500), 9)
+        .with_members(EntryId(0), (B3, B2, B1))
+    )
+    found = metadata_codec.decode(metadata_codec.encode(changed))
+    assert found.fragments == changed.fragments
+    assert found.kept == ledger.kept
+    assert ledger.kept.of_ledger == NEWER
+    assert [*ledger.kept.of_fragments] == [0, 300]
+    assert ledger.kept.of_custom == {"a": NEWER}
+    assert metadata_codec.encode(metadata_codec.decode(metadata_codec.encode(changed))) == (
+        metadata_codec.encode(changed)
+    )
+
+
+@pytest.mark.parametrize(
+    ("theirs", "kept"),
+    [
+        (b'tier: "cold"\nplaces {\n  length: 7\n}\n', b'tier: "cold"\nplaces {\n  length: 7\n}\n'),
+        (b"places {\nfirst: 7\n}\n", b"places {\nfirst: 7\n}\n"),
+        (b"places {\nlength: 7\n}\n", b""),
+        (b"segment {\nfirst: 7\n}\n", b""),
+    ],
+    ids=["as it is printed", "without indentation", "it takes a field for ours", "or ours for one"],
+)
+def test_lines_of_text_of_a_newer_release_are_written_back(theirs: bytes, kept: bytes) -> None:
+    message = protobuf.LedgerMetadataFormat()
+    text = V2.partition(b"\n")[2] + theirs
+    assert protobuf.unknown_text(text, message) == kept
+    if not theirs.startswith(b"segment"):
+        ledger = metadata_codec.decode(V2 + theirs)
+        again = metadata_codec.encode(ledger)
+        assert again.endswith(kept)
+        assert metadata_codec.decode(again) == ledger
 
 
 def test_format_3_round_trip_of_everything() -> None:

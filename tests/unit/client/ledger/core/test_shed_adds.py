@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from client.errors import BookieUnavailable, LedgerClosed, LedgerFenced
 from client.ids import BookieId, EntryId
-from client.ledger.core.adds import AddsState, ChangeEnsemble, Confirmed, PauseBusy
-from client.ledger.core.shed_adds import ShedAdds
+from client.ledger.core.adds import AddsState, ChangeEnsemble, Confirmed, PauseBusy, ShedAdds
 from tests.unit.client.ledger.core.pipeline_driver import Pipeline, sends
 
 TIMEOUT_S = 5.0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from client.errors import IncorrectParameter
-from client.ledger.core.schedule import Schedule
-from client.ledger.core.sizing import fitting
+from client.ledger.core.ledger_metadata import Schedule, fitting
 
 
 def sizes(schedule: Schedule) -> tuple[int, int, int]:

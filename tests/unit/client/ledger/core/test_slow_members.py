@@ -6,8 +6,14 @@ import pytest
 
 from client.errors import BookieUnavailable
 from client.ids import BookieId, EntryId
-from client.ledger.core.adds import AddEffect, AddsState, ChangeEnsemble, UnderReplicated
-from client.ledger.core.slow_members import SlowLimits, SlowMembers
+from client.ledger.core.adds import (
+    AddEffect,
+    AddsState,
+    ChangeEnsemble,
+    SlowLimits,
+    SlowMembers,
+    UnderReplicated,
+)
 from tests.unit.client.ledger.core.pipeline_driver import Pipeline, sends
 
 B2 = BookieId("b2")

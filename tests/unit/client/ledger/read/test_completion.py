@@ -12,8 +12,7 @@ from client.errors import ReadFailed, RecoveryInconclusive
 from client.ids import EntryId
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
-from client.ledger.core.last_confirmed import LacQuorum
-from client.ledger.core.long_polls import LongPolls
+from client.ledger.core.reads import LacQuorum, LongPolls
 from client.ledger.core.recovery import Recovery
 from client.ledger.read import range_read
 from client.ledger.read.batch_read import BatchReads

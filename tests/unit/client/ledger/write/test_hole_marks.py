@@ -12,8 +12,7 @@ from client.errors import ConnectionLoss
 from client.ids import BookieId, LedgerId
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata
 from client.ledger.ledger_nodes import LedgerNodes
-from client.ledger.under_replication import mark_under_replicated, read_mark
-from client.ledger.write.hole_marks import HoleMarks
+from client.ledger.under_replication import HoleMarks, mark_under_replicated, read_mark
 from client.metadata import paths
 from client.metadata.memory import Fault, MemoryCluster, MemoryStore, Operation
 from tests.fakes.virtual_time import VirtualClock, run

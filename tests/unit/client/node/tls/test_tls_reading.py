@@ -12,7 +12,7 @@ import pytest
 
 from client.node.tls.read_mark import MARK_BYTES_MAX
 from client.node.tls.transport import IN_SLICE_BYTES, OUT_SLICE_BYTES, TlsGate, TlsProtocol
-from client.wire.intake import WINDOW_BYTES, FrameIntake, make_window
+from client.wire.frames import WINDOW_BYTES, FrameIntake, make_window
 from tests.fakes import certificates
 from tests.fakes.broker import until
 

@@ -15,8 +15,7 @@ from client.spark.decode.decode import DamagedBatch, Wanted, decode, decode_runs
 from client.spark.decode.record_fields import PADDING
 from client.spark.decode.record_starts import LANES_MIN
 from client.spark.splits import AbortedTransaction
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import Codec, pack_batch, parse_header
+from client.wire.kafka.batches.records import Codec, Record, build_batch, pack_batch, parse_header
 
 ALL = 1 << 60
 
@@ -176,7 +175,7 @@ def test_records_that_are_decoded_where_they_lie() -> None:
     chunk = b"".join(batch(100, base_offset=at) for at in range(0, 5000, 100))
     run = read_run(chunk + batch(1)[:50] + b"\xff" * len(PADDING))
     assert run.records == chunk
-    made = list(decode_runs([run], Wanted("t", 0, 150, 4711, ["offset"], batch_rows=300)))
+    made = list(decode_runs([(run, 0)], Wanted("t", 0, 150, 4711, ["offset"], batch_rows=300)))
     assert [at for one in made for at in one.column(0).to_pylist()] == list(range(150, 4711))
     assert max(one.num_rows for one in made) <= 300
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from client.errors import ConfigError
@@ -49,3 +51,15 @@ def test_brokers_that_do_not_know_are_not_ours(monkeypatch: pytest.MonkeyPatch) 
     use(monkeypatch, "")
     with pytest.raises(ConfigError, match="metadataServiceUri has to name"):
         metadata_address.metadata_service_uri(parse(subscribe="t", readMode="auto"))
+
+
+def test_no_password_goes_where_anybody_may_have_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text('[cluster_security]\nzookeeper_user = "q"\nzookeeper_password = "p"\n')
+    use(monkeypatch, "zk:2181")
+    with pytest.raises(ConfigError, match="name it with option metadataServiceUri"):
+        metadata_address.metadata_service_uri(
+            parse(subscribe="t", readMode="ledger", **{"ledger.securityFile": str(file)})
+        )

@@ -1,5 +1,6 @@
 """Ranges into tasks."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,17 @@ def test_limits_make_a_multiple_of_min_partitions() -> None:
     assert [len(piece) for piece in cut(ranges(88), limits, {})] == [11] * 8
     assert len(cut(ranges(80), limits, {})) == 4
     assert [piece.partition for piece in cut(ranges(60, 21), limits, {})] == [0] * 6 + [1] * 2
+
+
+@pytest.mark.parametrize("count_min", range(1, 14))
+@pytest.mark.parametrize("lengths", [(1000, 1000, 1000), (10, 100, 1000), (2, 2, 2), (7, 7000)])
+def test_there_are_as_many_tasks_as_min_partitions_says(
+    lengths: tuple[int, ...], count_min: int
+) -> None:
+    """Spark's source makes 3 of three equal partitions when 4 are asked for, and 9 for 10."""
+    limits = TaskLimits(count_min=count_min)
+    groups = group(cut(ranges(*lengths), limits, {}), limits, {})
+    assert len(groups) == min(count_min, sum(lengths))
 
 
 def test_min_partitions_never_cuts_a_record() -> None:

@@ -1,9 +1,12 @@
 """What a task does with answers to Fetch: holes, errors, damage, aborted transactions."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from client.ids import Offset
+from client.spark.decode.decode import Wanted, decode_runs
 from client.spark.decode.record_fields import PADDING
 from client.spark.errors import (
     BrokersUnreachable,
@@ -12,9 +15,10 @@ from client.spark.errors import (
     SparkSourceError,
     TopicReplaced,
 )
-from client.spark.read import broker_fetch
+from client.spark.read import broker_fetch, task_reader
 from client.spark.read.broker_fetch import RangeFetch, whole_batches
 from client.spark.splits import AbortedTransaction, BrokerSplit, TopicPartition
+from client.wire.kafka.batches.records import Record, build_batch
 from client.wire.kafka.fetch_client import encode_fetch
 from tests.fakes.kafka_brokers import CONTROL, TRANSACTIONAL, FakeBrokers, batch
 from tests.unit.client.spark.test_options import parse
@@ -119,6 +123,39 @@ def test_offsets_that_are_gone(brokers: FakeBrokers) -> None:
         fetch(brokers, 3, 50)
     assert fetch(brokers, 3, 50, failOnDataLoss="false") == [log(brokers, 20, 45)]
     assert fetch(brokers, 3, 10, failOnDataLoss="false") == []
+
+
+def begin(brokers: FakeBrokers, start: int, end: int) -> Iterator[int]:
+    """Return the offsets of the records that a task returns, as it returns them."""
+    bases = range(0, 50, 5)
+    brokers.logs[A0].batches = [
+        (base, build_batch([Record(None, b"v")] * 5, base_offset=Offset(base))) for base in bases
+    ]
+    split = BrokerSplit(brokers.ids["t"], "t", 0, 3, start, end)
+    options = parse(failOnDataLoss="false", arrowBatchBytes="300")
+    chunks = RangeFetch(brokers, split, options).chunks()  # type: ignore[arg-type]
+    wanted = Wanted.by(options, "t", 0, start, end, verified=True)._replace(columns=["offset"])
+    for rows in decode_runs(task_reader._runs(chunks, []), wanted):
+        yield from rows.column(0).to_pylist()
+
+
+@pytest.mark.parametrize(("start", "end"), [(3, 50), (23, 50), (3, 24)])
+def test_rows_that_were_reported_as_gone_are_not_returned(
+    brokers: FakeBrokers, start: int, end: int
+) -> None:
+    """The log begins within a batch, which is fetched as a whole."""
+    brokers.logs[A0].start = 22
+    assert list(begin(brokers, start, end)) == list(range(max(start, 22), end))
+
+
+def test_rows_that_go_while_they_are_read_are_not_returned(brokers: FakeBrokers) -> None:
+    found = begin(brokers, 0, 50)
+    assert next(found) == 0
+    brokers.logs[A0].start = 42
+    rest = list(found)
+    first = rest.index(42)
+    assert rest == [*range(1, first + 1), *range(42, 50)]
+    assert first < 20
 
 
 def test_a_topic_that_is_gone(brokers: FakeBrokers) -> None:

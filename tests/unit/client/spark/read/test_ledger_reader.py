@@ -16,8 +16,7 @@ from client.spark.options import Options
 from client.spark.read.ledger_reader import RUNS_AHEAD, chunks
 from client.spark.splits import AbortedTransaction, BrokerSplit, LedgerSplit
 from client.wire.bookkeeper.entry import Entry
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import Buffer
+from client.wire.kafka.batches.records import Buffer, Record, build_batch
 from tests.fakes.ledger_source import FakeLedger
 
 

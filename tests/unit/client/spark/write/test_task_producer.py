@@ -17,8 +17,7 @@ from client.spark.splits import TopicPartition
 from client.spark.write.encode import Unsent, encode
 from client.spark.write.task_producer import TaskProducer
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.record_builder import records
-from client.wire.kafka.batches.records import Codec, headers
+from client.wire.kafka.batches.records import Codec, headers, records
 from client.wire.kafka.codec import encode_body
 from client.wire.kafka.produce import parse_request
 

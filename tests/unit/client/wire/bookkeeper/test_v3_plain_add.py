@@ -11,7 +11,7 @@ from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper import protobuf, v3
 from client.wire.bookkeeper.connection import Call, decode_call
 from client.wire.bookkeeper.messages import AddRequest, AddResponse, Status
-from client.wire.bookkeeper.v3_plain_add import decode_plain_add
+from client.wire.bookkeeper.v3 import decode_plain_add
 
 KEY = bytes(range(20))
 

@@ -13,6 +13,7 @@ import pytest
 from kio.serial import entity_reader, entity_writer
 
 from client.errors import LocalProtocolError, RemoteProtocolError
+from client.wire.buffer import STRING_BYTES_MAX, uvarint_bytes
 from client.wire.kafka import apis, codec
 from client.wire.kafka.apis import ApiKey
 from tests.unit.client.wire.kafka.instances import instance
@@ -110,31 +111,6 @@ def test_api_versions_is_always_answered_with_header_v0() -> None:
     assert bytes(head) == struct.pack(">ii", 5 + len(body), 9) + b"\x00"
 
 
-def test_both_request_headers() -> None:
-    classic = struct.pack(">hhih", ApiKey.METADATA, 1, 5, 2) + b"me" + b"body"
-    assert codec.read_header(memoryview(classic)) == (ApiKey.METADATA, 1, 5, "me", b"body")
-    # Client id stays classic in the flexible header; an unknown tag is passed over.
-    tags = b"\x01\x09\x03abc"
-    flexible = struct.pack(">hhih", ApiKey.METADATA, 9, 5, -1) + tags + b"body"
-    assert codec.read_header(memoryview(flexible)) == (ApiKey.METADATA, 9, 5, None, b"body")
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        b"",
-        b"\x00\x03\x00\x01\x00\x00",
-        struct.pack(">hhih", 3, 1, 5, 200) + b"short",
-        struct.pack(">hhih", 3, 1, 5, -2),
-        struct.pack(">hhih", 3, 1, 5, 2) + b"\xff\xff",
-        struct.pack(">hhih", 3, 9, 5, -1) + b"\xff\xff\xff\xff\x0f",
-    ],
-)
-def test_broken_headers_are_refused(frame: bytes) -> None:
-    with pytest.raises(RemoteProtocolError):
-        codec.read_header(memoryview(frame))
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -225,3 +201,31 @@ def test_counts_and_lengths_beyond_the_bytes_are_refused(key: ApiKey, version: i
         spoilt = memoryview(body[:at] + huge + body[at + len(huge) :])
         with contextlib.suppress(RemoteProtocolError):
             codec.decode_request(key, version, spoilt)
+
+
+def _requests_of_one_text() -> list[tuple[ApiKey, int, bytes, bytes]]:
+    """Return requests of flexible versions, by what stands before and after a text."""
+    return [
+        (ApiKey.METADATA, 12, b"\x02" + bytes(16), b"\x00" * 4),
+        (ApiKey.FIND_COORDINATOR, 4, b"\x00\x02", b"\x00"),
+        (ApiKey.DESCRIBE_GROUPS, 5, b"\x02", b"\x00\x00"),
+    ]
+
+
+@pytest.mark.parametrize(("key", "version", "before", "after"), _requests_of_one_text())
+def test_a_name_has_kafkas_length_at_most(
+    key: ApiKey, version: int, before: bytes, after: bytes
+) -> None:
+    def request(size: int) -> memoryview:
+        return memoryview(before + uvarint_bytes(size + 1) + b"x" * size + after)
+
+    codec.decode_request(key, version, request(STRING_BYTES_MAX))
+    with pytest.raises(RemoteProtocolError, match="at most 32767"):
+        codec.decode_request(key, version, request(STRING_BYTES_MAX + 1))
+
+
+def test_bytes_are_as_long_as_they_like() -> None:
+    size = 3 * STRING_BYTES_MAX
+    body = uvarint_bytes(size + 1) + bytes(size) + b"\x00"
+    read = codec.decode_request(ApiKey.SASL_AUTHENTICATE, 2, memoryview(body))
+    assert len(read.auth_bytes) == size

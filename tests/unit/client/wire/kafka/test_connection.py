@@ -1,4 +1,4 @@
-"""Answers leave in request order, whatever order they are given in."""
+"""Answers leave in request order, whatever order they are given in; headers of requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import struct
 import pytest
 
 from client.errors import RemoteProtocolError
-from client.wire.kafka.connection import ServerConnection
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.connection import ServerConnection, read_header
 from tests.fakes.intake import pour
 
 
@@ -58,3 +59,28 @@ def test_frames_come_out_whole() -> None:
 def test_what_is_no_kafka_request_is_refused(data: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         pour(ServerConnection(100).intake, data)
+
+
+def test_both_request_headers() -> None:
+    classic = struct.pack(">hhih", ApiKey.METADATA, 1, 5, 2) + b"me" + b"body"
+    assert read_header(memoryview(classic)) == (ApiKey.METADATA, 1, 5, "me", b"body")
+    # Client id stays classic in the flexible header; an unknown tag is passed over.
+    tags = b"\x01\x09\x03abc"
+    flexible = struct.pack(">hhih", ApiKey.METADATA, 9, 5, -1) + tags + b"body"
+    assert read_header(memoryview(flexible)) == (ApiKey.METADATA, 9, 5, None, b"body")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"\x00\x03\x00\x01\x00\x00",
+        struct.pack(">hhih", 3, 1, 5, 200) + b"short",
+        struct.pack(">hhih", 3, 1, 5, -2),
+        struct.pack(">hhih", 3, 1, 5, 2) + b"\xff\xff",
+        struct.pack(">hhih", 3, 9, 5, -1) + b"\xff\xff\xff\xff\x0f",
+    ],
+)
+def test_broken_headers_are_refused(frame: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        read_header(memoryview(frame))

@@ -16,9 +16,9 @@ from kio.serial import entity_writer
 
 from client.errors import LocalProtocolError, RemoteProtocolError
 from client.wire.kafka import apis, fetch
-from client.wire.kafka.answer_parts import NodeEndpoint
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.fetch import PartitionData
+from client.wire.kafka.produce import NodeEndpoint
 from tests.unit.client.wire.kafka.instances import instance
 
 VERSIONS = range(fetch.VERSION_MIN, fetch.VERSION_MAX + 1)

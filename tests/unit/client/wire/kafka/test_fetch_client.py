@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from client.errors import LocalProtocolError, RemoteProtocolError
 from client.wire.kafka.apis import ApiKey, request_type
-from client.wire.kafka.codec import decode_request, encode_response, read_header
+from client.wire.kafka.codec import decode_request, encode_response
+from client.wire.kafka.connection import read_header
 from client.wire.kafka.encoder import encode
 from client.wire.kafka.fetch import PartitionData, build_response, parse_request
 from client.wire.kafka.fetch_client import VERSION, decode_fetch, encode_fetch

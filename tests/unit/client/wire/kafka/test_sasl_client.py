@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.security.core.mechanisms import Mechanism
-from broker.security.core.scram import ScramExchange, credential_of, parse_first, salted
+from broker.security.core.scram import Mechanism, ScramExchange, credential_of, parse_first, salted
 from client.errors import RemoteProtocolError
 from client.wire.kafka.sasl_client import SaslExchange
 
@@ -44,7 +43,8 @@ def test_it_gets_in_at_a_broker(mechanism: Mechanism, user: str) -> None:
     "challenge",
     [
         b"", b"r=nonce", b"r=other,s=cw==,i=4096", b"r=nonce1,s=!,i=4096", b"r=nonce1,s=cw==,i=x",
-        b"r=nonce1,s=cw==,i=0", b"r=nonce1,s=cw==,i=99999999", b"\xff",
+        b"r=nonce1,s=cw==,i=0", b"r=nonce1,s=cw==,i=1", b"r=nonce1,s=cw==,i=4095",
+        b"r=nonce1,s=cw==,i=-1", b"r=nonce1,s=cw==,i=99999999", b"\xff",
     ],
 )  # fmt: skip
 def test_a_challenge_that_makes_no_sense(challenge: bytes) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from client.errors import RemoteProtocolError
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.codec import peek_header
+from client.wire.kafka.connection import peek_header
 from client.wire.kafka.sasl_client import SaslExchange
 from client.wire.kafka.sasl_login import LOGIN_ID, LoginRefused, SaslLogin, is_login
 

@@ -73,9 +73,11 @@ def test_references_are_resolved_before_what_needs_them() -> None:
     )
     wanted = schema("C", Reference("b", "b", 1), Reference("a", "a", 1))
     assert list(found.resolve(wanted).dependencies.items()) == [("a", "A"), ("b", "B")]
-    assert [one.subject for one in found.referrers(Version("a", 1, 1, schema("A")))] == ["b"]
+    assert [
+        one.subject for one in found.referrers(Version("a", 1, 1, schema("A")), deleted=False)
+    ] == ["b"]
     found.apply(SchemaGone("b", 1))
-    assert found.referrers(Version("a", 1, 1, schema("A"))) == []
+    assert found.referrers(Version("a", 1, 1, schema("A")), deleted=False) == []
 
 
 def test_a_reference_to_nothing_or_to_what_is_deleted_is_refused() -> None:
@@ -98,3 +100,14 @@ def test_pages() -> None:
     assert page([1, 2, 3, 4], 2, -1) == [3, 4]
     with pytest.raises(RegistryError):
         page([1], -1, 5)
+
+
+def test_a_schema_is_found_by_its_guid_while_a_version_of_it_is_left() -> None:
+    one, other = schema("A"), schema("A", Reference("a", "a", 1))
+    assert len({one.guid, other.guid, schema("B").guid, one._replace(kind=Kind.JSON).guid}) == 4
+    found = catalogue(Version("s", 1, 1, one), Version("t", 1, 1, one), Version("u", 1, 2, other))
+    assert [found.with_guid(each.guid).id for each in (one, other)] == [1, 2]  # type: ignore[union-attr]
+    found.apply(SchemaGone("s", 1))
+    assert found.with_guid(one.guid) == Version("t", 1, 1, one)
+    found.apply(SchemaGone("t", 1))
+    assert found.with_guid(one.guid) is None

@@ -147,6 +147,58 @@ def test_what_is_referred_to_stays(bench: Bench) -> None:
     assert bench.delete("s") == [1]
 
 
+def test_what_a_deleted_schema_refers_to_is_not_deleted_for_good(bench: Bench) -> None:
+    """Records that were written with it are still read."""
+    bench.register("a", "A")
+    bench.register("b", "B", Reference("a", "a", 1))
+    bench.delete("b")
+    bench.delete("a")
+    for decide in (
+        lambda: bench.registry.delete_subject("a", for_good=True),
+        lambda: bench.registry.delete_version("a", 1, for_good=True),
+    ):
+        with pytest.raises(RegistryError, match="referred to by 'b' version 1") as refused:
+            decide()
+        assert code(refused) == errors.IS_REFERENCED
+    (b,) = bench.all.versions("b", deleted=True)
+    assert bench.all.resolve(b.schema, deleted=True).dependencies == {"a": "A"}
+    bench.delete("b", for_good=True)
+    assert bench.delete("a", for_good=True) == [1]
+
+
+def test_a_subject_whose_versions_refer_to_each_other_goes_as_a_whole(bench: Bench) -> None:
+    bench.register("s", "A")
+    bench.register("s", "B", Reference("a", "s", 1))
+    with pytest.raises(RegistryError, match="referred to"):
+        bench.registry.delete_version("s", 1, for_good=False)
+    assert bench.delete("s") == [1, 2]
+    assert bench.delete("s", for_good=True) == [1, 2]
+
+
+def test_with_its_last_version_a_subject_loses_its_level_and_mode_for_good(bench: Bench) -> None:
+    for text in "ab":
+        bench.register("s", text)
+    bench.do(bench.registry.set_level("s", Level.NONE))
+    bench.do(bench.registry.set_mode("s", Mode.READWRITE, force=False))
+    for number in (1, 2):
+        bench.do(bench.registry.delete_version("s", number, for_good=False)[1])
+    for number in (1, 2):
+        assert bench.all.levels == {"s": Level.NONE} and bench.all.modes == {"s": Mode.READWRITE}
+        bench.do(bench.registry.delete_version("s", number, for_good=True)[1])
+    assert bench.all.levels == {} and bench.all.modes == {}
+
+
+def test_the_next_version_may_be_named_and_no_other(bench: Bench) -> None:
+    assert bench.register("s", "a", number=1).number == 1
+    for wrong in (1, 3):
+        with pytest.raises(RegistryError, match="the next version of subject 's' is 2") as refused:
+            bench.register("s", "b", number=wrong)
+        assert code(refused) == errors.INVALID_SCHEMA
+    assert bench.register("s", "b", number=2).number == 2
+    with pytest.raises(RegistryError, match="an id is accepted only in mode IMPORT"):
+        bench.register("s", "c", id=9)
+
+
 def test_levels_of_a_subject_come_before_that_of_all(bench: Bench) -> None:
     level = bench.registry.level
     assert level("s") is Level.BACKWARD

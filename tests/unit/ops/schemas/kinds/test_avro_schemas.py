@@ -77,3 +77,155 @@ def test_references_are_named_types() -> None:
         AVRO.formatted(resolved, "serialized")
     with pytest.raises(InvalidSchema, match="reference 'User'"):
         AVRO.canonical(avro(team, User={"type": "record"}), normalize=False)
+
+
+SUB = {"type": "record", "name": "Sub", "fields": [{"name": "c", "type": "string"}]}
+
+
+def of(space: str, **more: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "X", "namespace": space, "fields": [], **more}
+
+
+SPELLINGS: list[tuple[Any, Any]] = [
+    ({"type": "record", "name": "a.b.X", "fields": []}, of("a.b")),
+    ({"type": "enum", "name": "a.E", "symbols": ["S"]},
+     {"type": "enum", "name": "E", "namespace": "a", "symbols": ["S"]}),
+    ({"type": "fixed", "name": "a.F", "size": 2},
+     {"type": "fixed", "name": "F", "namespace": "a", "size": 2}),
+    (of("a", fields=[{"name": "s", "type": {**SUB, "namespace": "a"}}]),
+     of("a", fields=[{"name": "s", "type": SUB}])),
+    (of("a", fields=[{"name": "s", "type": {**SUB, "name": "z.Sub"}}]),
+     of("a", fields=[{"name": "s", "type": {**SUB, "namespace": "z"}}])),
+    (of("other", name="a.X"), of("a")),
+    ({"type": "string"}, '"string"'),
+    ({"type": "array", "items": {"type": "int"}}, {"type": "array", "items": "int"}),
+    ([{"type": "null"}, "int"], ["null", "int"]),
+    (of("a", fields=[{"name": "s", "type": SUB}, {"name": "t", "type": "a.Sub"}]),
+     of("a", fields=[{"name": "s", "type": SUB}, {"name": "t", "type": "Sub"}])),
+    (of("a", aliases=["Old"]), of("a", aliases=["a.Old"])),
+    (of("a", aliases=[]), of("a")),
+    ({**of(""), "name": "X"}, {"type": "record", "name": "X", "fields": []}),
+    (record({**A, "order": "ascending"}), record(A)),
+    (record({**A, "aliases": []}), record(A)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), SPELLINGS)
+def test_a_schema_written_in_another_way_is_the_same(one: Any, other: Any) -> None:
+    assert AVRO.canonical(avro(one), normalize=False) == AVRO.canonical(
+        avro(other), normalize=False
+    )
+    assert AVRO.identity(avro(one)) == AVRO.identity(avro(other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (record(A), {**record(A), "doc": "d"}),
+        (record(A), record({**A, "default": 1})),
+        (record(A), {**record(A), "aliases": ["Old"]}),
+        (record(A, B), record(B, A)),
+        (["int", "string"], ["string", "int"]),
+        (of("a"), of("b")),
+        (record(A), record({**A, "order": "ignore"})),
+        ("bytes", {"type": "bytes", "logicalType": "decimal", "precision": 4}),
+        (of("a"), of("a", made="by hand")),
+    ],
+)
+def test_what_is_another_schema(one: Any, other: Any) -> None:
+    assert AVRO.identity(avro(one)) != AVRO.identity(avro(other))
+
+
+def named(name: str, **more: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [], **more}
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "fits"),
+    [
+        (named("n.Y", aliases=["X"]), named("n.X"), True),
+        (named("n.Y", aliases=["n.X"]), named("n.X"), True),
+        (named("Y", namespace="n", aliases=["X"]), named("n.X"), True),
+        (named("n.Y", aliases=["X"]), named("X"), False),
+        (named("E", type="error"), named("E", type="error"), True),
+        (named("E", type="error"), named("F", type="error"), False),
+    ],
+)
+def test_aliases_are_full_names_and_errors_are_records(
+    reader: Any, writer: Any, *, fits: bool
+) -> None:
+    found = AVRO.incompatibilities(reader=avro(reader), writer=avro(writer))
+    assert (found == ()) is fits, found
+
+
+DEFAULTS: list[tuple[Any, Any, bool]] = [
+    ("boolean", 3, False), ("boolean", True, True), ("string", None, False), ("string", "", True),
+    ("int", "1", False), ("int", 1.5, False), ("int", 2**31, False), ("int", -(2**31), True),
+    ("int", True, False), ("long", 2**40, True), ("long", 2**63, False), ("float", 1, True),
+    ("double", "1", False), ("bytes", "\u00ff", True), ("bytes", 1, False), ("null", None, True),
+    ("null", 0, False), (["null", "int"], None, True), (["null", "int"], 1, True),
+    (["null", "int"], "a", False), ({"type": "array", "items": "int"}, {}, False),
+    ({"type": "array", "items": "int"}, [1, "a"], False),
+    ({"type": "array", "items": "int"}, [1], True),
+    ({"type": "map", "values": "int"}, [], False),
+    ({"type": "map", "values": "int"}, {"a": 1}, True),
+    (SUB, {}, False), (SUB, {"c": 1}, False), (SUB, {"c": ""}, True), (SUB, "a", False),
+    ({"type": "enum", "name": "E", "symbols": ["S"]}, "T", True),
+    ({"type": "fixed", "name": "F", "size": 2}, "a", True),
+    ({"type": "int", "logicalType": "date"}, "a", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "default", "fits"), DEFAULTS)
+def test_a_new_default_is_of_its_fields_type(kind: Any, default: Any, *, fits: bool) -> None:
+    schema = avro(record({"name": "a", "type": kind, "default": default}))
+    AVRO.canonical(schema, normalize=False)
+    if fits:
+        AVRO.check_new(schema)
+    else:
+        with pytest.raises(InvalidSchema, match="of field a of User is no"):
+            AVRO.check_new(schema)
+
+
+@pytest.mark.parametrize("name", ["a-b", "1a", "a.b", "a b", "a$", "é", "a\n"])
+def test_names_that_no_jvm_reads_are_not_registered(name: str) -> None:
+    inner = named("Inner", fields=[{**A, "name": name}])
+    for schema in (
+        record({"name": name, "type": "int"}),
+        record({**A, "aliases": [name]}),
+        record({"name": "s", "type": ["null", {"type": "array", "items": inner}]}),
+    ):
+        with pytest.raises(InvalidSchema, match="no name for a field"):
+            AVRO.check_new(avro(schema))
+
+
+def test_what_is_stored_may_have_names_that_are_no_longer_registered() -> None:
+    """Debezium's connectors named namespaces after servers, with hyphens; Avro took them."""
+    old, new = of("my-server.inventory"), of("my-server.inventory", fields=[{**A, "default": 1}])
+    text = AVRO.canonical(avro(old), normalize=False)
+    assert text == '{"type":"record","name":"X","namespace":"my-server.inventory","fields":[]}'
+    assert AVRO.incompatibilities(reader=avro(new), writer=avro(old)) == ()
+    assert json.loads(AVRO.formatted(avro(old), "resolved"))["name"] == "X"
+    with pytest.raises(InvalidSchema, match="my-server"):
+        AVRO.check_new(avro(old))
+
+
+def test_a_union_has_a_type_once() -> None:
+    for union in (
+        [record(A), "User"],
+        ["int", {"type": "int"}],
+        [{"type": "map", "values": "int"}, {"type": "map", "values": "long"}],
+    ):
+        with pytest.raises(InvalidSchema):
+            AVRO.check_new(avro(union))
+    AVRO.check_new(avro([record(A), "null"]))
+
+
+def test_what_is_not_json_is_no_schema() -> None:
+    with pytest.raises(InvalidSchema, match="NaN is no number"):
+        AVRO.canonical(
+            avro(
+                '{"type":"record","name":"R","fields":[{"name":"a","type":"double","default":NaN}]}'
+            ),
+            normalize=False,
+        )

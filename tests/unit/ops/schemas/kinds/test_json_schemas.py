@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ops.schemas.core.errors import InvalidSchema, RegistryError
@@ -49,3 +51,19 @@ def test_references() -> None:
         JSON.canonical(schema("{}", **{"user.json": "[]"}), normalize=False)
     with pytest.raises(RegistryError, match="has none"):
         JSON.formatted(using, "resolved")
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"^\p{L}+$", r"\P{Lu}", r"\p{Script=Greek}", r"(?<year>\d{4})", r"(?<=a)b", "[^]x"]
+)
+def test_patterns_are_those_of_ecma(pattern: str) -> None:
+    for value in ({"type": "string", "pattern": pattern}, {"patternProperties": {pattern: True}}):
+        schema = Resolved(Schema(Kind.JSON, json.dumps(value)))
+        assert json.loads(JSON.canonical(schema, normalize=False)) == value
+
+
+@pytest.mark.parametrize("pattern", ["(", "[a", "a{2,1}", "*"])
+def test_what_no_language_reads_is_no_pattern(pattern: str) -> None:
+    schema = Resolved(Schema(Kind.JSON, json.dumps({"type": "string", "pattern": pattern})))
+    with pytest.raises(InvalidSchema, match="is not a 'regex'"):
+        JSON.canonical(schema, normalize=False)

@@ -7,8 +7,7 @@ import pytest
 from client.errors import RemoteProtocolError
 from client.ids import ProducerId
 from client.wire.kafka.batches.control_batch import MARKER_BYTES, Marker, build_marker, read_marker
-from client.wire.kafka.batches.record_builder import Record, build_batch
-from client.wire.kafka.batches.records import crc_of, parse_header
+from client.wire.kafka.batches.records import Record, build_batch, crc_of, parse_header
 
 COMMIT = Marker(ProducerId(0x0102), 3, True, 7)
 ABORT = COMMIT._replace(is_commit=False)

@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 
 from client.errors import RemoteProtocolError
 from client.ids import Offset, ProducerId
-from client.wire.kafka.batches.record_builder import Record, build_batch, records
 from client.wire.kafka.batches.records import (
     CODEC_MASK,
     HEADER_BYTES,
     Codec,
+    Record,
+    build_batch,
     crc_of,
     pack_batch,
     parse_header,
+    records,
 )
 
 RECORDS = [

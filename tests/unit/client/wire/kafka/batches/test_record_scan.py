@@ -8,21 +8,26 @@ import pytest
 
 from client.errors import RemoteProtocolError
 from client.ids import Offset
-from client.wire.kafka.batches.record_builder import Record, build_batch, records
 from client.wire.kafka.batches.record_scan import (
-    KEYLESS_MAX,
     OpenedRecords,
     cautious_records_max,
     first_not_older,
-    keyless,
+    newest_from,
     records_from,
 )
-from client.wire.kafka.batches.records import BatchHeader, Codec, pack_batch, parse_header
+from client.wire.kafka.batches.records import (
+    BatchHeader,
+    Codec,
+    Record,
+    build_batch,
+    pack_batch,
+    parse_header,
+    records,
+)
 from client.wire.steps import STEP_RECORDS, Steps, finish
 
 TINY = b"\x0c\x00\x00\x00\x00\x00\x00"
 """A record with an empty key, an empty value and no headers; all deltas are 0."""
-KEYLESS = b"\x0c\x00\x00\x00\x01\x00\x00"
 MANY = 3 * STEP_RECORDS
 
 
@@ -48,7 +53,6 @@ MIXED = [
 def test_it_finds_what_decoding_finds(codec: Codec) -> None:
     batch = build_batch(MIXED, base_offset=Offset(70), codec=codec)
     everything = list(records(batch))
-    assert finish(keyless(batch)) == (1, 3)
     for timestamp in range(985, 1015):
         for start in range(68, 76):
             expected = next(
@@ -63,20 +67,21 @@ def test_it_finds_what_decoding_finds(codec: Codec) -> None:
     for start in range(68, 76):
         expected_records = [one for one in everything if one.offset >= start]
         assert finish(records_from(batch, Offset(start), 100, 100)) == expected_records
+        stamps = [one.timestamp_ms for one in expected_records]
+        assert finish(newest_from(batch, Offset(start))) == max(stamps, default=-1)
         assert finish(records_from(batch, Offset(start), 1, 100)) == expected_records[:1]
 
 
 def test_ordinary_batches_take_no_steps() -> None:
     batch = build_batch([Record(b"k", b"v" * 50, 1000)] * 500, codec=Codec.LZ4)
-    assert steps_of(keyless(batch)) == 0
     assert steps_of(first_not_older(batch, 1001, Offset(0))) == 0
 
 
 def test_a_step_passes_over_so_many_records() -> None:
     batch = sealed(TINY * MANY, MANY)
-    assert steps_of(keyless(batch)) == 3
     assert steps_of(first_not_older(batch, 2000, Offset(0))) == 3
     assert steps_of(records_from(batch, Offset(1), 10, 10)) == 3
+    assert steps_of(newest_from(batch, Offset(1))) == 3
 
 
 def test_headers_count_like_records() -> None:
@@ -86,18 +91,14 @@ def test_headers_count_like_records() -> None:
     length = 2 * len(inner)
     varint = bytes([length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14])
     batch = sealed(varint + inner, 1)
-    assert steps_of(keyless(batch)) == count // STEP_RECORDS
+    assert steps_of(first_not_older(batch, 2000, Offset(0))) == count // STEP_RECORDS
     with pytest.raises(RemoteProtocolError, match="32768 headers; at most 1000 are shown"):
         finish(records_from(batch, Offset(0), 1, 1000))
 
 
 def test_a_large_compressed_batch_is_inflated_in_a_step_of_its_own() -> None:
     batch = build_batch([Record(b"k", bytes(200_000), 1000)], codec=Codec.ZSTD)
-    assert steps_of(keyless(batch)) == 1
-
-
-def test_not_all_of_millions_without_a_key_are_named() -> None:
-    assert finish(keyless(sealed(KEYLESS * MANY, MANY))) == tuple(range(KEYLESS_MAX))
+    assert steps_of(first_not_older(batch, 2000, Offset(0))) == 1
 
 
 def test_a_few_bytes_cannot_claim_many_records() -> None:
@@ -107,7 +108,7 @@ def test_a_few_bytes_cannot_claim_many_records() -> None:
     data = parse_header(build_batch([Record(b"k", b"v", 1000)], codec=Codec.ZSTD))
     lying = pack_batch(data._replace(record_count=count), b"anything")
     with pytest.raises(RemoteProtocolError, match="100000 records in 69 bytes"):
-        finish(keyless(lying))
+        finish(first_not_older(lying, 0, Offset(0)))
 
 
 def test_what_a_request_has_opened_is_bounded() -> None:

@@ -6,13 +6,15 @@ import pytest
 
 from client.errors import RemoteProtocolError
 from client.ids import Offset
-from client.wire.kafka.batches.record_builder import Record, build_batch, records
 from client.wire.kafka.batches.record_spans import open_records, rebuilt, record_spans
 from client.wire.kafka.batches.records import (
     DELETE_HORIZON_BIT,
     Codec,
+    Record,
+    build_batch,
     crc_of,
     parse_header,
+    records,
     stamp_log_append_time,
 )
 

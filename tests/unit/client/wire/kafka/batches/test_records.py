@@ -8,14 +8,16 @@ import pytest
 
 from client.errors import RemoteProtocolError
 from client.ids import LeaderEpoch, Offset, ProducerId
-from client.wire.kafka.batches.record_builder import Record, build_batch, records
 from client.wire.kafka.batches.records import (
     HEADER_BYTES,
     STAMP_BYTES,
+    Record,
+    build_batch,
     crc_of,
     headers,
     parse_header,
     peek_base_offset,
+    records,
     stamp,
     stamp_log_append_time,
 )

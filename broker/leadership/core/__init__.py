@@ -1,1 +1,0 @@
-"""Rules of follower fetching, without I/O."""

@@ -1,0 +1,1 @@
+"""Schedules of groups of the consumer protocol alone (KIP-848)."""

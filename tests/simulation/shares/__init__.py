@@ -1,0 +1,1 @@
+"""Schedules of share groups alone (KIP-932)."""
