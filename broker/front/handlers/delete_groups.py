@@ -44,15 +44,15 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             if begin:
                 await services.turns.next()
             outcomes |= await _delete(coordinator, group_ids[begin : begin + STEP_ITEMS])
-    for group_id, error in outcomes.items():
-        if error is None:
+    for group_id, outcome in outcomes.items():
+        if outcome is None:
             audit.note(call, f"group {group_id!r} deleted")
     has_messages = call.version >= _MESSAGES_FROM
     return {
         "throttle_time": 0,
         "results": [
-            {"group_id": group_id, **_result(error, has_message=has_messages)}
-            for group_id, error in outcomes.items()
+            {"group_id": group_id, **_result(outcome, has_message=has_messages)}
+            for group_id, outcome in outcomes.items()
         ],
     }
 
