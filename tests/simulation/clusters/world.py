@@ -293,8 +293,8 @@ class ClusterWorld(Machines):
 
     def check_fresh(self, host: str, index: int, asked_s: float) -> None:
         """A broker answered a read; see whether it could still believe that it leads."""
-        broker = self._running[host]
-        partition = broker.partitions.find(TOPIC, index)
+        broker = self._running.get(host)
+        partition = None if broker is None else broker.partitions.find(TOPIC, index)
         if partition is not None:
             self.oracle.served(
                 self.partition(index),
@@ -305,7 +305,8 @@ class ClusterWorld(Machines):
             )
 
     def running(self, name: str) -> Broker | None:
-        """Return the broker that a host runs or ran last, by the host's name."""
+        """Return the broker that a host runs, or ran last if nothing runs there, by the host's
+        name."""
         return self._running.get(name)
 
     def node(self, process: Process) -> tuple[Broker, LedgerClient] | None:
@@ -363,6 +364,7 @@ class ClusterWorld(Machines):
 
     async def _broker(self, host: Host) -> None:
         """Run one broker until it is closed or cannot start."""
+        self._running.pop(host.name, None)  # its process has ended
         store = self.store.session()
         rng = self.fork_rng(f"{host.name} {host.starts}")
         clock = SimClock(self.loop, host)
