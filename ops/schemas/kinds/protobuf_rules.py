@@ -2,9 +2,10 @@
 
 What the wire format itself bears is fine: fields that come and go, other names, numbers of the same
 encoding. Incompatible are a message that is gone, a field with another encoding or message type, a
-repeated number that turns singular, required fields that come or go, a field that is gone from its
-oneof, and fields that share a oneof now although a message could hold more than one of them before:
-setting one clears the others, so what was written with two of them is read as one.
+repeated number that turns singular, required fields that come or go, a field that turns required,
+one that is gone from its oneof, and fields that share a oneof now although a message could hold
+more than one of them before: setting one clears the others, so what was written with two of them is
+read as one.
 
 A file of an edition says by features what proto2 and proto3 say by labels and types; they are put
 into those terms first.
@@ -173,10 +174,10 @@ def _field(
         elif field.type_name != old.type_name:
             yield f"{where} ({field.name}) is a {field.type_name[1:]}, was a {old.type_name[1:]}"
     is_list, was_list = field.label == _F.LABEL_REPEATED, old.label == _F.LABEL_REPEATED
-    if was_list and not is_list and ours not in ("bytes", "message"):
+    if was_list and not is_list and ours not in ("bytes", "message", "group"):
         yield f"{where} ({field.name}) was repeated"
-    if (field.label == _F.LABEL_REQUIRED) != (old.label == _F.LABEL_REQUIRED):
-        yield f"{where} ({field.name}) is required in one of the two only"
+    if field.label == _F.LABEL_REQUIRED and old.label != _F.LABEL_REQUIRED:
+        yield f"{where} ({field.name}) is required, and was not"
 
 
 def _are_maps(one: DescriptorProto, other: DescriptorProto) -> bool:

@@ -39,6 +39,7 @@ def field(number: int, type_: int = F.TYPE_INT32, **more: Any) -> dict[str, Any]
         (file(field(1, F.TYPE_STRING, label=F.LABEL_REPEATED)), file(field(1, F.TYPE_STRING))),
         (file(field(1, oneof_index=0), oneofs=1), file(field(1))),
         (file(field(1, label=F.LABEL_REPEATED)), file(field(1))),
+        (file(field(1)), file(field(1, label=F.LABEL_REQUIRED))),
         (
             file(
                 field(1, oneof_index=0), field(2, oneof_index=0), field(3, oneof_index=0), oneofs=1
@@ -73,7 +74,7 @@ def test_changes_that_are_borne(now: Files, before: Files) -> None:
          file(field(1, F.TYPE_MESSAGE, type_name=".x.B"))),
         ("required, and new", file(field(1, label=F.LABEL_REQUIRED)), file()),
         ("required, and gone", file(), file(field(1, label=F.LABEL_REQUIRED))),
-        ("required in one of the two", file(field(1, label=F.LABEL_REQUIRED)), file(field(1))),
+        ("required, and was not", file(field(1, label=F.LABEL_REQUIRED)), file(field(1))),
         ("gone from its oneof", file(oneofs=1), file(field(1, oneof_index=0), oneofs=1)),
         ("share oneof o0", file(field(1, oneof_index=0), field(2, oneof_index=0), oneofs=1),
          file(field(1), field(2))),
@@ -136,5 +137,5 @@ def edition(**features: int) -> Files:
 def test_features_of_an_edition_count_like_labels_and_types() -> None:
     required = edition(field_presence=FeatureSet.LEGACY_REQUIRED)
     delimited = edition(message_encoding=FeatureSet.DELIMITED)
-    assert "required in one of the two" in differences(now=required, before=edition())[0]
+    assert "required, and was not" in differences(now=required, before=edition())[0]
     assert "encoded as group, was message" in differences(now=delimited, before=edition())[0]
