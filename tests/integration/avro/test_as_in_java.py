@@ -15,7 +15,7 @@ from tests.integration.avro import judge
 AVRO = AvroLanguage()
 SPACES = ("", "n", "n.m")
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-PAIRS = 1_500
+PAIRS = 2_500
 
 
 def resolved(value: Any) -> Resolved:
