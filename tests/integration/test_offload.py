@@ -130,6 +130,21 @@ def produce(cluster: LocalCluster, topic: str) -> None:
     plain.flush(60)
 
 
+def first_offset(consumer: Consumer, topic: str) -> int:
+    """Ask until the partition has a leader again: librdkafka gives up, by the name of an unknown
+    partition, where it is told that there is none yet."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            start, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return int(start)
+
+
 def consume(cluster: LocalCluster, topic: str, isolation: str) -> list[Row]:
     consumer = Consumer({
         "bootstrap.servers": cluster.bootstrap_servers,
@@ -138,8 +153,7 @@ def consume(cluster: LocalCluster, topic: str, isolation: str) -> list[Row]:
         "enable.partition.eof": True,
         "check.crcs": True,
     })  # fmt: skip
-    start, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)
-    consumer.assign([TopicPartition(topic, 0, start)])
+    consumer.assign([TopicPartition(topic, 0, first_offset(consumer, topic))])
     rows: list[Row] = []
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
