@@ -131,8 +131,8 @@ def produce(cluster: LocalCluster, topic: str) -> None:
 
 
 def first_offset(consumer: Consumer, topic: str) -> int:
-    """Ask until the partition has a leader again: librdkafka gives up, by the name of an unknown
-    partition, where it is told that there is none yet."""
+    """Ask until the partition has a leader again: librdkafka calls one without a leader unknown,
+    and goes on to do so until it reads all metadata again (see findings)."""
     deadline = time.monotonic() + 30
     while True:
         try:
@@ -141,6 +141,7 @@ def first_offset(consumer: Consumer, topic: str) -> int:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
+            consumer.list_topics(timeout=10)
         else:
             return int(start)
 
