@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -238,6 +239,33 @@ async def test_members_are_hidden_from_those_who_may_not_see_all_their_topics(
     described = await client.call(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=["g"])
     (group,) = described.groups
     assert (group.error_code.name, group.members) == ("topic_authorization_failed", ())
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "more"),
+    [
+        (ApiKey.OFFSET_COMMIT, 10, {"generation_id_or_member_epoch": -1}),
+        (ApiKey.TXN_OFFSET_COMMIT, 6,
+         {"transactional_id": "x", "producer_id": 7, "producer_epoch": 0, "generation_id": -1}),
+    ],
+)  # fmt: skip
+async def test_offsets_of_topics_by_id_need_the_right_to_the_topic(
+    broker: Broker, client: WireClient, key: ApiKey, version: int, more: dict[str, Any]
+) -> None:
+    await grant(broker, entry(rights.READ_GROUP, "g"), entry(rights.WRITE_TRANSACTIONAL_ID, "x"))
+    partition = {
+        "partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1,
+        "committed_metadata": "",
+    }  # fmt: skip
+    topics = [
+        {"topic_id": one, "partitions": [partition]}
+        for one in (broker.cluster.topics["t"].topic_id, UUID(int=9))
+    ]
+    answer = await client.call(
+        key, version, group_id="g", member_id="", group_instance_id=None, topics=topics, **more
+    )
+    found = [one.partitions[0].error_code.name for one in answer.topics]
+    assert found == ["topic_authorization_failed", "unknown_topic_id"]
 
 
 async def test_share_groups_say_nothing_of_topics_that_a_client_may_not_read(
