@@ -244,9 +244,9 @@ async def test_members_are_hidden_from_those_who_may_not_see_all_their_topics(
 @pytest.mark.parametrize(
     ("key", "version", "more"),
     [
-        (ApiKey.OFFSET_COMMIT, 10, {"generation_id_or_member_epoch": -1}),
+        (ApiKey.OFFSET_COMMIT, 10, {}),
         (ApiKey.TXN_OFFSET_COMMIT, 6,
-         {"transactional_id": "x", "producer_id": 7, "producer_epoch": 0, "generation_id": -1}),
+         {"transactional_id": "x", "producer_id": 7, "producer_epoch": 0}),
     ],
 )  # fmt: skip
 async def test_offsets_of_topics_by_id_need_the_right_to_the_topic(
@@ -262,8 +262,9 @@ async def test_offsets_of_topics_by_id_need_the_right_to_the_topic(
         for one in (broker.cluster.topics["t"].topic_id, UUID(int=9))
     ]
     answer = await client.call(
-        key, version, group_id="g", member_id="", group_instance_id=None, topics=topics, **more
-    )
+        key, version, group_id="g", generation_id_or_member_epoch=-1, member_id="",
+        group_instance_id=None, topics=topics, **more,
+    )  # fmt: skip
     found = [one.partitions[0].error_code.name for one in answer.topics]
     assert found == ["topic_authorization_failed", "unknown_topic_id"]
 
